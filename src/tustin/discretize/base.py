@@ -1,0 +1,137 @@
+"""The contract of a discretization: what a rule must say about itself, and the check that it is true.
+
+A rule turns the step Δ and z = Δ·A into the weights of one step of the recurrence
+
+    h_k = α(z_k)·h_{k−1} + Σ_j β_j(Δ_k, z_k)·v_{k−j}          v_k = B_k u_k
+
+The paper's rules weigh the current sample only, so there is one β; a rule may weigh as many as it likes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+Coefficients: TypeAlias = tuple[Tensor, tuple[Tensor, ...]]
+"""α and one β per input sample, newest first."""
+
+METHODS: dict[str, Method] = {}
+"""Every registered rule by name."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A discretization rule and the facts it declares about itself.
+
+    The facts are data: the tables, the documentation and the tests read them, and `register` refuses a rule
+    for which one of them is false.
+    """
+
+    name: str
+    coefficients: Callable[[Tensor, Tensor], Coefficients]
+    """(Δ, z) → α, (β_0, β_1, …), elementwise, differentiable, accurate for every z including 0."""
+    alpha: str
+    """Formula of α, for people."""
+    betas: tuple[str, ...]
+    """Formula of each β, for people: one per input sample, newest first."""
+    order: int
+    """Order of convergence as Δ → 0 when the input varies smoothly; 0 means that it does not converge."""
+    held_order: float
+    """The same when the input really is constant over each step; inf means exact."""
+    exact_equilibrium: bool
+    """A constant input settles exactly where the continuous system does: α = 1 + z·Σβ/Δ for all z."""
+    stable: tuple[float, float]
+    """The interval of z on which |α| ≤ 1."""
+    source: str
+    """Where the rule comes from."""
+
+    @property
+    def taps(self) -> int:
+        """How many input samples a step reads."""
+        return len(self.betas)
+
+    def __call__(self, delta: Tensor, z: Tensor) -> Coefficients:
+        """α and every β in the dtype of z, evaluated in float64 and rounded once.
+
+        The rounding inside a formula would otherwise show: RK4's α loses four bits near its smallest value.
+        """
+        alpha, betas = self.coefficients(delta.double(), z.double())
+        return alpha.to(z.dtype), tuple(beta.to(z.dtype) for beta in betas)
+
+
+def register(method: Method) -> Method:
+    """Check the facts of `method`, then make it available everywhere under its name."""
+    if not method.name.isidentifier():
+        raise ValueError(f"a discretization's name must be a plain identifier, got {method.name!r}")
+    if method.name in METHODS:
+        raise ValueError(f"a discretization named {method.name!r} is already registered")
+    _check_facts(method)
+    METHODS[method.name] = method
+    return method
+
+
+def get_method(method: str | Method) -> Method:
+    """The rule called `method`; a Method passes through."""
+    if isinstance(method, Method):
+        return method
+    if method not in METHODS:
+        raise ValueError(unknown("method", method, list(METHODS)))
+    return METHODS[method]
+
+
+def unknown(what: str, name: object, known: Sequence[str]) -> str:
+    """The sentence for a name that does not exist: the valid ones and the closest match."""
+    close = difflib.get_close_matches(str(name), known, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"unknown {what} {name!r}{hint}; known: {', '.join(known)}"
+
+
+def _check_facts(method: Method) -> None:
+    """Raise unless every declared fact holds on a grid of steps, in float64."""
+
+    def insist(true: bool, claim: str) -> None:
+        if not true:
+            raise ValueError(f"discretization {method.name!r}: {claim}")
+
+    z = torch.cat([torch.zeros(1), -torch.logspace(-6, 1.9, 80)]).double()
+    delta = torch.tensor([[1e-3], [0.1], [1.0], [10.0]], dtype=torch.float64)
+    alpha, betas = method(delta, z)
+    insist(
+        isinstance(betas, tuple) and len(betas) == method.taps > 0,
+        f"declares {method.taps} input samples, so coefficients must return that many β in a tuple",
+    )
+    insist(
+        all(bool(c.isfinite().all()) for c in (alpha, *betas)),
+        "a coefficient is not finite for some z in [-80, 0]",
+    )
+
+    low, high = method.stable
+    insist(low < high, f"declares the empty stability interval [{low}, {high}]")
+    inside = alpha.abs()[..., (z >= low) & (z <= high)]
+    insist(bool((inside <= 1 + 1e-12).all()), f"|α| exceeds 1 inside its interval [{low:g}, {high:g}]")
+    if math.isfinite(low):
+        beyond, _ = method(delta[0], torch.tensor([low * 1.001], dtype=torch.float64))
+        insist(bool((beyond.abs() > 1).all()), f"|α| ≤ 1 just below {low:g}: its interval is larger")
+
+    total = torch.stack([b.expand(delta.numel(), z.numel()) for b in betas]).sum(0)
+    settles = bool(torch.allclose(alpha.expand_as(total), 1 + z * total / delta, rtol=0, atol=1e-9))
+    insist(
+        settles == method.exact_equilibrium,
+        f"declares exact_equilibrium={method.exact_equilibrium}, but α = 1 + z·Σβ/Δ is {settles}",
+    )
+
+    small = torch.tensor([1e-7], dtype=torch.float64)  # Δ → 0 at A = −1
+    small_alpha, small_betas = method(small, -small)
+    consistent = abs(float(sum(small_betas) / small) - 1) < 1e-5
+    consistent = consistent and abs(float((small_alpha - 1) / small) + 1) < 1e-5
+    insist(
+        consistent == (method.order > 0) == (method.held_order > 0),
+        f"declares order {method.order} (input held: {method.held_order}), but as Δ → 0 it "
+        f"{'tends' if consistent else 'does not tend'} to the continuous system",
+    )

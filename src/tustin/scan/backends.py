@@ -1,0 +1,51 @@
+"""Which backends there are, why one is missing, and the choice between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..discretize.base import Method, unknown
+from . import reference
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to compute the scan."""
+
+    name: str
+    description: str
+    scan: Callable[..., tuple[Tensor, Tensor]]
+    missing: Callable[[], str | None]
+    """Why it cannot be used on this machine and how to get it, or None if it can."""
+    refuses: Callable[[torch.device, Method], str | None]
+    """Why it cannot run this method on this device, or None if it can."""
+
+
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend
+    for backend in (
+        Backend(
+            name="reference",
+            description="plain PyTorch, sequential; any device, dtype and method",
+            scan=reference.scan,
+            missing=lambda: None,
+            refuses=lambda device, method: None,
+        ),
+    )
+}
+
+
+def choose(name: str, device: torch.device, method: Method) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The scan of the backend called `name`; "auto" takes the first that is there and can."""
+    if name == "auto":
+        return next(b for b in BACKENDS.values() if not b.missing() and not b.refuses(device, method)).scan
+    if name not in BACKENDS:
+        raise ValueError(unknown("backend", name, ["auto", *BACKENDS]))
+    backend = BACKENDS[name]
+    if reason := backend.missing() or backend.refuses(device, method):
+        raise RuntimeError(f"backend {name!r} cannot be used: {reason}")
+    return backend.scan
