@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..discretize.base import Method, unknown
-from . import reference
+from . import native, op, reference
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,13 @@ BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
         Backend(
+            name="native",
+            description="fused C++ for the CPU; every built-in method",
+            scan=op.scan,
+            missing=native.missing,
+            refuses=native.refuses,
+        ),
+        Backend(
             name="reference",
             description="plain PyTorch, sequential; any device, dtype and method",
             scan=reference.scan,
@@ -40,12 +49,25 @@ BACKENDS: dict[str, Backend] = {
 
 
 def choose(name: str, device: torch.device, method: Method) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The scan of the backend called `name`; "auto" takes the first that is there and can."""
+    """The scan of the backend called `name`; "auto" takes the first that can, and says so once if it is a slow one."""
     if name == "auto":
-        return next(b for b in BACKENDS.values() if not b.missing() and not b.refuses(device, method)).scan
+        return _best(device, method.name, method).scan
     if name not in BACKENDS:
         raise ValueError(unknown("backend", name, ["auto", *BACKENDS]))
     backend = BACKENDS[name]
     if reason := backend.missing() or backend.refuses(device, method):
         raise RuntimeError(f"backend {name!r} cannot be used: {reason}")
     return backend.scan
+
+
+@functools.cache
+def _best(device: torch.device, method_name: str, method: Method) -> Backend:
+    reasons = []
+    for backend in BACKENDS.values():
+        reason = backend.missing() or backend.refuses(device, method)
+        if not reason:
+            break
+        reasons.append(f"{backend.name}: {reason}")
+    if reasons:
+        warnings.warn(f"selective_scan runs on the {backend.name} backend, which is slow ({'; '.join(reasons)})", stacklevel=4)
+    return backend

@@ -1,0 +1,75 @@
+// The exported functions: choose a CPU level once, then pass the work on to it.
+#include <cstring>
+
+#include "scan.h"
+
+#define TUSTIN_DECLARE(level)                                        \
+  namespace level {                                                  \
+  int run_scan(const TustinScan*, bool gradient);                    \
+  int64_t slices(int64_t D, int64_t groups_B, int64_t groups_C);     \
+  const char* method_name(int32_t method);                           \
+  }
+TUSTIN_DECLARE(baseline)
+#ifdef TUSTIN_X86_LEVELS
+TUSTIN_DECLARE(v2)
+TUSTIN_DECLARE(v3)
+TUSTIN_DECLARE(v4)
+#endif
+
+namespace {
+
+struct Level {
+  const char* name;
+  bool (*supported)();
+  int (*run_scan)(const TustinScan*, bool gradient);
+};
+
+// Best first.
+constexpr Level kLevels[] = {
+#ifdef TUSTIN_X86_LEVELS
+    {"v4",
+     [] {
+       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+     },
+     v4::run_scan},
+    {"v3", [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"); },
+     v3::run_scan},
+    {"v2", [] { return bool(__builtin_cpu_supports("sse4.2")); }, v2::run_scan},
+#endif
+    {"baseline", [] { return true; }, baseline::run_scan},
+};
+
+const Level* best_level() {
+  const Level* level = kLevels;
+  while (!level->supported()) ++level;
+  return level;
+}
+
+const Level* current = best_level();
+
+}  // namespace
+
+extern "C" {
+
+int tustin_scan_forward(const TustinScan* scan) { return current->run_scan(scan, false); }
+int tustin_scan_backward(const TustinScan* scan) { return current->run_scan(scan, true); }
+
+int tustin_chunk_length(void) { return TUSTIN_CHUNK; }
+int64_t tustin_slices(int64_t D, int64_t groups_B, int64_t groups_C) {
+  return baseline::slices(D, groups_B, groups_C);
+}
+const char* tustin_method_name(int32_t method) { return baseline::method_name(method); }
+
+const char* tustin_cpu_level(void) { return current->name; }
+
+int tustin_set_cpu_level(const char* name) {
+  for (const Level& level : kLevels)
+    if (!strcmp(level.name, name) && level.supported()) {
+      current = &level;
+      return 0;
+    }
+  return 1;
+}
+
+}  // extern "C"

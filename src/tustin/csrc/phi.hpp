@@ -1,0 +1,148 @@
+// Exponentials and φ-functions for whole vectors: no branches, no tables, no division, no -ffast-math.
+#pragma once
+
+#include "vec.hpp"
+
+namespace TUSTIN_LEVEL {
+
+// Polynomial coefficients, lowest power first.
+//   kExp:   (e^r − 1 − r)/r²  on |r| ≤ ln2/2     float: minimax, 6e-8;   double: the series
+//   kAtanh: atanh(√t)/√t      on 0 ≤ t ≤ 1/9     float: minimax, 4e-9;   double: the series
+template <class Real>
+struct Constants;
+template <>
+struct Constants<float> {
+  static constexpr int kMantissa = 23;
+  static constexpr float kRound = 12582912.0f + 127.0f;  // 1.5·2²³ + bias: adding it rounds, and leaves k + bias below
+  static constexpr float kMinExponent = -87.0f, kMaxExponent = 88.0f;
+  static constexpr float kExp[] = {0.500000002693f, 0.16666577006f, 0.041666375249f, 0.00836317525547f,
+                                   0.00139411136637f};
+  static constexpr float kAtanh[] = {1.00000000404f, 0.333331550725f, 0.200125571579f, 0.139788329786f,
+                                     0.140957731739f};
+};
+template <>
+struct Constants<double> {
+  static constexpr int kMantissa = 52;
+  static constexpr double kRound = 6755399441055744.0 + 1023.0;
+  static constexpr double kMinExponent = -708.0, kMaxExponent = 709.0;
+  static constexpr double kExp[] = {1. / 2,         1. / 6,          1. / 24,          1. / 120,
+                                    1. / 720,       1. / 5040,       1. / 40320,       1. / 362880,
+                                    1. / 3628800,   1. / 39916800,   1. / 479001600,   1. / 6227020800.,
+                                    1. / 87178291200.};
+  static constexpr double kAtanh[] = {1.,      1. / 3,  1. / 5,  1. / 7,  1. / 9,  1. / 11, 1. / 13, 1. / 15,
+                                      1. / 17, 1. / 19, 1. / 21, 1. / 23, 1. / 25, 1. / 27, 1. / 29, 1. / 31,
+                                      1. / 33};
+};
+
+template <class V, class Real, size_t terms>
+inline V polynomial(V x, const Real (&coefficient)[terms]) {
+  V sum = x * coefficient[terms - 1] + coefficient[terms - 2];
+  for (size_t i = terms - 2; i-- > 0;) sum = sum * x + coefficient[i];
+  return sum;
+}
+
+// e^z = s·(1 + r + r²q) with z = k·ln2 + r and s = 2^k. For |z| < 0.34, k = 0: then r is z to the bit and s is 1.
+template <class Real>
+struct Exponential {
+  using V = Vec<Real>;
+  V z, s, r, q;
+
+  explicit Exponential(V x) {
+    using K = Constants<Real>;
+    z = x;
+    const V inside = at_most(splat(K::kMaxExponent), at_least(splat(K::kMinExponent), x));
+    const V rounded = inside * Real(1.44269504088896340736) + K::kRound;
+    const V k = rounded - K::kRound;
+    r = inside - k * Real(0.69314718055994530942);
+    if (sizeof(Real) == 8) r -= k * Real(2.3190468138462996e-17);  // what ln2 loses in a double
+    s = (V)((IntVec<Real>)rounded << K::kMantissa);
+    q = polynomial(r, K::kExp);
+  }
+  V minus_one() const { return s * (r * r * q + r) + (s - 1); }
+  // e^z − 1 − z. For k = 0 the second bracket is exactly zero, so nothing cancels.
+  V minus_one_minus_z() const { return s * r * r * q + ((s * r - z) + (s - 1)); }
+};
+
+template <class Real>
+inline Vec<Real> exp(Vec<Real> x) {
+  const Exponential<Real> e(x);
+  return e.s * (e.r * e.r * e.q + e.r) + e.s;
+}
+
+template <class Real>
+inline Vec<Real> sigmoid(Vec<Real> x) { return 1 / (1 + exp<Real>(-x)); }
+
+// log(1 + e^x), good to the last bits also where it is small; above 20 it is x itself, as in PyTorch.
+template <class Real>
+inline Vec<Real> softplus(Vec<Real> x) {
+  using V = Vec<Real>;
+  const V e = exp<Real>(-magnitude(x));
+  const V t = e / (2 + e);  // log1p(e) = 2·atanh(t)
+  const V tail = 2 * t * polynomial(t * t, Constants<Real>::kAtanh);
+  const V sum = (x > 0 ? x : V{}) + tail;
+  return x > 20 ? x : sum;
+}
+
+// The powers of the step that the ladder climbs by, once per token: Δ^j/j!
+template <class Real>
+struct Powers {
+  Vec<Real> d1, d2, d3, d4;
+  explicit Powers(Vec<Real> delta)
+      : d1(delta), d2(delta * delta * Real(0.5)), d3(d2 * delta * Real(1. / 3)), d4(d3 * delta * Real(0.25)) {}
+};
+
+// e^z − 1 and x_j = Δ^j·φ_j(z), where A·x_{j+1} = x_j − Δ^j/j!.
+//
+// fast: x_2 without cancellation, then up the ladder. Each step up divides the rounding error by A, so this is for |A|
+// that is not small. exact: for |z| < 2 the series of x_5 and down the ladder, which loses nothing, at A = 0 neither;
+// up the ladder otherwise.
+template <class Real>
+struct Ladder {
+  using V = Vec<Real>;
+  V expm1, x1, x2, x3, x4, x5;
+
+  static Ladder fast(const Powers<Real>& d, V A, V inverse_A) {
+    const Exponential<Real> e(d.d1 * A);
+    const V w2 = e.minus_one_minus_z();
+    Ladder up;
+    up.expm1 = w2 + e.z;
+    up.x1 = up.expm1 * inverse_A;
+    up.x2 = w2 * (inverse_A * inverse_A);
+    up.x3 = (up.x2 - d.d2) * inverse_A;
+    up.x4 = (up.x3 - d.d3) * inverse_A;
+    up.x5 = (up.x4 - d.d4) * inverse_A;
+    return up;
+  }
+
+  __attribute__((noinline)) static Ladder exact(const Powers<Real>& d, V A, V inverse_A) {
+    Ladder up = fast(d, A, inverse_A);
+    up.x2 = (up.x1 - d.d1) * inverse_A;
+    up.x3 = (up.x2 - d.d2) * inverse_A;
+    up.x4 = (up.x3 - d.d3) * inverse_A;
+    up.x5 = (up.x4 - d.d4) * inverse_A;
+
+    constexpr int kTerms = sizeof(Real) == 8 ? 22 : 13;
+    const V z = d.d1 * A;
+    V series = splat(Real(1));  // 5!·φ_5(z) = 1 + z/6·(1 + z/7·(1 + …))
+    for (int j = kTerms; j > 0; --j) series = series * z * (1 / Real(j + 5)) + 1;
+    Ladder down;
+    down.x5 = series * d.d4 * d.d1 * Real(0.2);
+    down.x4 = d.d4 + A * down.x5;
+    down.x3 = d.d3 + A * down.x4;
+    down.x2 = d.d2 + A * down.x3;
+    down.x1 = d.d1 + A * down.x2;
+    down.expm1 = A * down.x1;
+
+    const auto near = magnitude(z) < 2;
+    Ladder both;
+    both.expm1 = near ? down.expm1 : up.expm1;
+    both.x1 = near ? down.x1 : up.x1;
+    both.x2 = near ? down.x2 : up.x2;
+    both.x3 = near ? down.x3 : up.x3;
+    both.x4 = near ? down.x4 : up.x4;
+    both.x5 = near ? down.x5 : up.x5;
+    return both;
+  }
+};
+
+}  // namespace TUSTIN_LEVEL

@@ -1,0 +1,515 @@
+// The selective scan and its gradient. Compiled once per CPU level.
+//
+// The work is cut into tasks: one batch element and one slice of channels. A task walks time in chunks; for each chunk it
+// brings B and C into dense tiles once, then takes the slice's channels a vector at a time: inputs into tiles, the
+// recurrence over the chunk with the N states in the first-level cache, outputs out of the tile. Nothing of size
+// (batch, L, D, N) ever exists: the backward pass starts from the state before each chunk, which the forward pass kept,
+// and recomputes the states inside it.
+//
+// Walking time backwards is walking forwards with negative strides, so nothing here knows the direction. No sum depends on
+// the number of threads: each is either made by one task, or of partial sums added in a fixed order.
+#include "scan.h"
+
+#include <cstdlib>
+
+#include "methods.hpp"
+#include "tiles.hpp"
+
+namespace TUSTIN_LEVEL {
+
+constexpr int kChunk = TUSTIN_CHUNK;
+
+struct Slices {
+  int64_t groups, per_group, channels, group_channels;
+
+  explicit Slices(const TustinScan& a) : Slices(a.D, a.groups_B, a.groups_C) {}
+  Slices(int64_t D, int64_t groups_B, int64_t groups_C) {
+    groups = least_common_multiple(groups_B ? groups_B : 1, groups_C ? groups_C : 1);
+    group_channels = D / groups;
+    const int64_t sixteenth = (D + 15) / 16;  // no more partial sums than pay
+    channels = ((sixteenth > 32 ? sixteenth : 32) + 15) / 16 * 16;
+    per_group = (group_channels + channels - 1) / channels;
+  }
+  int64_t count() const { return groups * per_group; }
+  int64_t first(int64_t slice) const { return slice / per_group * group_channels + slice % per_group * channels; }
+  int64_t end(int64_t slice) const {
+    const int64_t group_end = (slice / per_group + 1) * group_channels, end = first(slice) + channels;
+    return end < group_end ? end : group_end;
+  }
+
+ private:
+  static int64_t least_common_multiple(int64_t a, int64_t b) {
+    int64_t x = a, y = b;
+    while (y) {
+      const int64_t rest = x % y;
+      x = y, y = rest;
+    }
+    return a / x * b;
+  }
+};
+
+// Scratch memory of one thread, handed out in vector-aligned pieces.
+class Arena {
+ public:
+  explicit Arena(size_t bytes) : begin_((char*)aligned_alloc(64, (bytes + 63) / 64 * 64)) {}
+  ~Arena() { free(begin_); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  bool failed() const { return !begin_; }
+  void reset() { used_ = 0; }
+  template <class Real>
+  Real* take(int64_t count) {
+    Real* piece = (Real*)(begin_ + used_);
+    used_ += (count * sizeof(Real) + 63) / 64 * 64;
+    return piece;
+  }
+
+ private:
+  char* begin_;
+  size_t used_ = 0;
+};
+
+// A task: its place in the arguments, and the tiles and states it works on.
+template <class Real>
+struct Task {
+  using V = Vec<Real>;
+  static constexpr int W = kLanes<Real>;
+
+  const TustinScan& a;
+  const int64_t batch, slice, first, end;
+  const int N, pitch, blocks;  // pitch: N rounded up to whole vectors
+  Real *B, *C;                 // per token [kChunk][pitch], or constant [blocks][N][W]
+  Real *A, *inverse_A, *h;     // [blocks][N][W]
+  bool* small;                 // [blocks][N]
+  Real *u, *delta, *slope, *z, *out;  // [kChunk][W]; slope is d softplus
+
+  Task(const TustinScan& a, Arena& arena, int64_t index, Real small_A)
+      : a(a), batch(index / Slices(a).count()), slice(index % Slices(a).count()), first(Slices(a).first(slice)),
+        end(Slices(a).end(slice)), N(int(a.N)), pitch((N + W - 1) / W * W), blocks(int((end - first + W - 1) / W)) {
+    arena.reset();
+    B = arena.take<Real>(input_matrix_size());
+    C = arena.take<Real>(input_matrix_size());
+    A = arena.take<Real>(states());
+    inverse_A = arena.take<Real>(states());
+    h = arena.take<Real>(states());
+    small = arena.take<bool>(states() / W);
+    u = arena.take<Real>(kChunk * W);
+    delta = arena.take<Real>(kChunk * W);
+    slope = arena.take<Real>(kChunk * W);
+    z = arena.take<Real>(kChunk * W);
+    out = arena.take<Real>(kChunk * W);
+
+    for (int m = 0; m < blocks; ++m) {
+      if (!a.groups_B) load_constant(a.B, m, B);
+      if (!a.groups_C) load_constant(a.C, m, C);
+      for (int n = 0; n < N; ++n) {
+        bool& is_small = small[m * N + n] = false;
+        for (int i = 0; i < W; ++i) {
+          const int64_t d = channel(m) + i;
+          const Real value = d < end ? ((const Real*)a.A)[d * N + n] : Real(-1);
+          const Real size = value < 0 ? -value : value;
+          at(A, m)[n * W + i] = value;
+          at(inverse_A, m)[n * W + i] = size > Real(1e-30) ? 1 / value : Real(0);
+          is_small |= size < small_A;
+          const Real* initial = (const Real*)a.initial_state;
+          at(h, m)[n * W + i] = initial && d < end ? initial[(batch * a.D + d) * N + n] : Real(0);
+        }
+      }
+    }
+  }
+
+  static size_t arena_bytes(const TustinScan& a, int64_t extra_states, int64_t extra) {
+    const int64_t padded = Slices(a).channels + W, pitch = (a.N + W - 1) / W * W;
+    const int64_t matrix = padded * a.N > kChunk * pitch ? padded * a.N : kChunk * pitch;
+    const int64_t reals = 2 * matrix + (3 + extra_states) * padded * a.N + 5 * kChunk * W + extra;
+    return size_t(reals) * sizeof(Real) + size_t(padded * a.N) + 64 * 32;
+  }
+
+  int64_t states() const { return int64_t(blocks) * N * W; }
+  int64_t input_matrix_size() const { return states() > kChunk * pitch ? states() : kChunk * pitch; }
+  int64_t channel(int block) const { return first + int64_t(block) * W; }
+  int channels(int block) const { return end - channel(block) < W ? int(end - channel(block)) : W; }
+  Real* at(Real* states, int block) const { return states + int64_t(block) * N * W; }
+
+  // Offset of (batch, channel, token) and step per token, in scan order.
+  int64_t offset(const TustinTensor& t, int64_t d, int64_t k) const {
+    return batch * t.stride[0] + d * t.stride[1] + (a.reverse ? a.L - 1 - k : k) * t.stride[2];
+  }
+  int64_t step(int64_t stride) const { return a.reverse ? -stride : stride; }
+
+  void load(const TustinTensor& t, int block, int64_t k, int tokens, Real* tile) const {
+    load_tile<Real>(t, offset(t, channel(block), k), t.stride[1], step(t.stride[2]), channels(block), tokens, tile);
+  }
+  void store(const TustinTensor& t, int block, int64_t k, int tokens, const Real* tile) const {
+    store_tile<Real>(t, offset(t, channel(block), k), t.stride[1], step(t.stride[2]), channels(block), tokens, tile);
+  }
+  void load_constant(const TustinTensor& t, int m, Real* matrix) const {
+    load_tile<Real>(t, channel(m) * t.stride[0], t.stride[0], t.stride[1], channels(m), N, at(matrix, m));
+  }
+  void load_per_token(const TustinTensor& t, int64_t groups, int64_t k, int tokens, Real* tile) const {
+    const int64_t group = first / (a.D / groups), token = a.reverse ? a.L - 1 - k : k;
+    for (int n = 0; n < N; n += W)
+      load_tile<Real>(t, batch * t.stride[0] + group * t.stride[1] + n * t.stride[2] + token * t.stride[3], t.stride[2],
+                      step(t.stride[3]), N - n < W ? N - n : W, tokens, tile + n, pitch);
+  }
+  void load_matrices(int64_t k, int tokens) const {
+    if (a.groups_B) load_per_token(a.B, a.groups_B, k, tokens, B);
+    if (a.groups_C) load_per_token(a.C, a.groups_C, k, tokens, C);
+  }
+
+  // A vector of a per-channel parameter; zero where it is not given.
+  V parameter(const void* p, int block) const {
+    V v{};
+    for (int i = 0; p && i < channels(block); ++i) v[i] = ((const Real*)p)[channel(block) + i];
+    return v;
+  }
+
+  void load_inputs(int m, int64_t k, int tokens, bool with_slope) const {
+    load(a.u, m, k, tokens, u);
+    load(a.delta, m, k, tokens, delta);
+    if (a.z.data) load(a.z, m, k, tokens, z);
+    if (!a.delta_bias && !a.delta_softplus) return;
+    const V bias = parameter(a.delta_bias, m);
+    for (int i = 0; i < tokens * W; i += W) {
+      const V raw = TUSTIN_LEVEL::load(delta + i) + bias;
+      TUSTIN_LEVEL::store(delta + i, a.delta_softplus ? softplus<Real>(raw) : raw);
+      if (with_slope && a.delta_softplus)
+        TUSTIN_LEVEL::store(slope + i, raw > 20 ? splat(Real(1)) : sigmoid<Real>(raw));
+    }
+  }
+
+  Channel<Real> state_channel(int m, int n) const {
+    return {TUSTIN_LEVEL::load(at(A, m) + n * W), TUSTIN_LEVEL::load(at(inverse_A, m) + n * W), small[m * N + n]};
+  }
+
+  // B or C of state n: one number for all channels, or one per channel where it is constant in time.
+  template <bool constant>
+  V entry(const Real* matrix, int64_t groups, int m, int k, int n) const {
+    if (constant && !groups) return TUSTIN_LEVEL::load(at((Real*)matrix, m) + n * W);
+    return splat(matrix[k * pitch + n]);
+  }
+
+  // The recurrence over one chunk: from the states h, `next` apart after each token; y = Σ C h into out.
+  template <class Method, bool constant>
+  void recur(int m, int tokens, Real* from, int64_t next) const {
+    for (int k = 0; k < tokens; ++k) {
+      const typename Method::Token token(TUSTIN_LEVEL::load(delta + k * W));
+      const V input = TUSTIN_LEVEL::load(u + k * W);
+      const Real* before = from + k * next;
+      Real* after = from + (k + 1) * next;
+      V y{};
+      for (int n = 0; n < N; ++n) {
+        const V v = input * entry<constant>(B, a.groups_B, m, k, n);
+        const V state = Method::step(token, state_channel(m, n), TUSTIN_LEVEL::load(before + n * W), v);
+        TUSTIN_LEVEL::store(after + n * W, state);
+        y += state * entry<constant>(C, a.groups_C, m, k, n);
+      }
+      TUSTIN_LEVEL::store(out + k * W, y);
+    }
+  }
+
+  void finish_output(int m, int tokens) const {
+    const V skip = parameter(a.D_skip, m);
+    for (int i = 0; i < tokens * W; i += W) {
+      V y = TUSTIN_LEVEL::load(out + i);
+      if (a.D_skip) y += skip * TUSTIN_LEVEL::load(u + i);
+      TUSTIN_LEVEL::store(out + i, y);
+    }
+  }
+
+  Real* chunk_state(int64_t chunk, int m, int n) const {
+    const int64_t chunks = (a.L + kChunk - 1) / kChunk;
+    return (Real*)a.chunk_states + ((batch * chunks + chunk) * N + n) * a.D + channel(m);
+  }
+
+  void write_state(void* state, const Real* from) const {
+    for (int m = 0; state && m < blocks; ++m)
+      for (int i = 0; i < channels(m); ++i)
+        for (int n = 0; n < N; ++n)
+          ((Real*)state)[(batch * a.D + channel(m) + i) * N + n] = at((Real*)from, m)[n * W + i];
+  }
+};
+
+template <class Real, class Method, bool constant>
+void forward(Task<Real>& t) {
+  constexpr int W = kLanes<Real>;
+  for (int64_t k = 0; k < t.a.L; k += kChunk) {
+    const int tokens = t.a.L - k < kChunk ? int(t.a.L - k) : kChunk;
+    t.load_matrices(k, tokens);
+    for (int m = 0; m < t.blocks; ++m) {
+      t.load_inputs(m, k, tokens, false);
+      if (t.a.chunk_states)
+        for (int n = 0; n < t.N; ++n)
+          for (int i = 0; i < t.channels(m); ++i) t.chunk_state(k / kChunk, m, n)[i] = t.at(t.h, m)[n * W + i];
+      t.template recur<Method, constant>(m, tokens, t.at(t.h, m), 0);
+      t.finish_output(m, tokens);
+      if (t.a.z.data)
+        for (int i = 0; i < tokens * W; i += W) {
+          const Vec<Real> gate = load(t.z + i);
+          store(t.out + i, load(t.out + i) * gate * sigmoid<Real>(gate));
+        }
+      t.store(t.a.out, m, k, tokens, t.out);
+    }
+  }
+  t.write_state(t.a.last_state, t.h);
+}
+
+// What the backward pass needs beside a Task.
+template <class Real>
+struct Adjoint {
+  using V = Vec<Real>;
+  static constexpr int W = kLanes<Real>;
+  Real *g;                 // [blocks][N][W]: gradient of the state, carried to earlier tokens
+  Real *d_A, *d_B, *d_C;   // [blocks][N][W] each; of B and C where they are constant
+  Real *d_D, *d_bias;      // [blocks][W]
+  Real *states;            // [kChunk + 1][N][W]: the recomputed states of one chunk
+  Real *tile_B, *tile_C;   // [kChunk][pitch]: sums over the slice's channels
+  Real *row_B, *row_C;     // [pitch][W]: one token's summands, state by state
+  Real *d_out, *d_u, *d_delta;  // [kChunk][W]
+
+  Adjoint(const Task<Real>& t, Arena& arena) {
+    const int64_t all = t.states();
+    g = zeros(arena, all), d_A = zeros(arena, all), d_B = zeros(arena, all), d_C = zeros(arena, all);
+    d_D = zeros(arena, t.blocks * W), d_bias = zeros(arena, t.blocks * W);
+    states = arena.take<Real>(int64_t(kChunk + 1) * t.N * W);
+    tile_B = arena.take<Real>(kChunk * t.pitch), tile_C = arena.take<Real>(kChunk * t.pitch);
+    row_B = zeros(arena, t.pitch * W), row_C = zeros(arena, t.pitch * W);
+    d_out = arena.take<Real>(kChunk * W), d_u = arena.take<Real>(kChunk * W), d_delta = arena.take<Real>(kChunk * W);
+
+    const Real* last = (const Real*)t.a.d_last_state;
+    for (int m = 0; last && m < t.blocks; ++m)
+      for (int i = 0; i < t.channels(m); ++i)
+        for (int n = 0; n < t.N; ++n)
+          t.at(g, m)[n * W + i] = last[(t.batch * t.a.D + t.channel(m) + i) * t.N + n];
+  }
+  static int64_t extra(const TustinScan& a) {
+    const int64_t pitch = (a.N + W - 1) / W * W;
+    return (kChunk + 1) * a.N * W + 2 * kChunk * pitch + 2 * pitch * W + 3 * kChunk * W +
+           2 * (Slices(a).channels + W);
+  }
+  static Real* zeros(Arena& arena, int64_t count) {
+    Real* p = arena.take<Real>(count);
+    for (int64_t i = 0; i < count; ++i) p[i] = 0;
+    return p;
+  }
+};
+
+// One token, all states: the adjoint recurrence g_k = C_k dy_k + α_{k+1} g_{k+1}, and every gradient that hangs on it.
+template <class Real, class Method, bool constant>
+inline void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, int m, int k, Vec<Real> d_y, Vec<Real>& d_u,
+                          Vec<Real>& d_delta) {
+  using V = Vec<Real>;
+  constexpr int W = kLanes<Real>;
+  const V u = load(t.u + k * W), delta = load(t.delta + k * W);
+  const typename Method::Token token(delta);
+  const Real *before = adj.states + int64_t(k) * t.N * W, *after = before + t.N * W;
+  Real *g = t.at(adj.g, m), *d_A = t.at(adj.d_A, m);
+  for (int n = 0; n < t.N; ++n) {
+    const Channel<Real> channel = t.state_channel(m, n);
+    const Gradients<Real> method = Method::gradients(token, channel);
+    const V B = t.template entry<constant>(t.B, t.a.groups_B, m, k, n);
+    const V C = t.template entry<constant>(t.C, t.a.groups_C, m, k, n);
+    const V d_h = load(g + n * W) + C * d_y;
+    const V d_v = d_h * method.beta;
+    const V d_beta = d_h * (u * B);
+    const V d_z = d_h * load(before + n * W) * method.alpha_z;
+    d_u += d_v * B;
+    d_delta += d_z * channel.A + d_beta * method.beta_delta;
+    store(d_A + n * W, load(d_A + n * W) + (d_z * delta + d_beta * method.beta_A));
+    store(adj.row_B + n * W, d_v * u);
+    store(adj.row_C + n * W, load(after + n * W) * d_y);
+    store(g + n * W, d_h * method.alpha);
+  }
+}
+
+// Adds one token's summands to the gradient of B or C: over the channels where it varies in time, else over time.
+template <class Real>
+inline void add_rows(const Task<Real>& t, const Real* row, int64_t groups, int m, int k, Real* tile, Real* constant) {
+  using V = Vec<Real>;
+  constexpr int W = kLanes<Real>;
+  if (groups) {
+    for (int n = 0; n < t.pitch; n += W) {
+      Real* sum = tile + k * t.pitch + n;
+      store(sum, load(sum) + sum_rows<Real>((const V*)(row + n * W)));
+    }
+  } else {
+    Real* sum = t.at(constant, m);
+    for (int i = 0; i < t.N * W; i += W) store(sum + i, load(sum + i) + load(row + i));
+  }
+}
+
+template <class Real, class Method, bool constant>
+void backward_block(const Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, int tokens) {
+  using V = Vec<Real>;
+  constexpr int W = kLanes<Real>;
+  t.load_inputs(m, k0, tokens, true);
+  t.load(t.a.d_out, m, k0, tokens, adj.d_out);
+  for (int n = 0; n < t.N; ++n) {
+    V state{};
+    for (int i = 0; i < t.channels(m); ++i) state[i] = t.chunk_state(k0 / kChunk, m, n)[i];
+    store(adj.states + n * W, state);
+  }
+  t.template recur<Method, constant>(m, tokens, adj.states, int64_t(t.N) * W);
+  t.finish_output(m, tokens);
+
+  const V skip = t.parameter(t.a.D_skip, m);
+  V d_D = load(adj.d_D + m * W), d_bias = load(adj.d_bias + m * W);
+  for (int k = tokens - 1; k >= 0; --k) {
+    V d_y = load(adj.d_out + k * W);
+    if (t.a.z.data) {
+      const V z = load(t.z + k * W), s = sigmoid<Real>(z);
+      store(t.z + k * W, d_y * load(t.out + k * W) * s * (1 + z * (1 - s)));
+      d_y *= z * s;
+    }
+    V d_u = skip * d_y, d_delta{};
+    d_D += d_y * load(t.u + k * W);
+    adjoint_token<Real, Method, constant>(t, adj, m, k, d_y, d_u, d_delta);
+    add_rows(t, adj.row_B, t.a.groups_B, m, k, adj.tile_B, adj.d_B);
+    add_rows(t, adj.row_C, t.a.groups_C, m, k, adj.tile_C, adj.d_C);
+    if (t.a.delta_softplus) d_delta *= load(t.slope + k * W);
+    d_bias += d_delta;
+    store(adj.d_u + k * W, d_u);
+    store(adj.d_delta + k * W, d_delta);
+  }
+  store(adj.d_D + m * W, d_D);
+  store(adj.d_bias + m * W, d_bias);
+  t.store(t.a.d_u, m, k0, tokens, adj.d_u);
+  t.store(t.a.d_delta, m, k0, tokens, adj.d_delta);
+  if (t.a.z.data) t.store(t.a.d_z, m, k0, tokens, t.z);
+}
+
+template <class Real>
+void write_partial_tile(const Task<Real>& t, const Real* tile, void* partial, int64_t k0, int tokens) {
+  Real* p = (Real*)partial + (t.batch * Slices(t.a).count() + t.slice) * t.a.L * t.N;
+  for (int k = 0; k < tokens; ++k)
+    for (int n = 0; n < t.N; ++n) p[(k0 + k) * t.N + n] = tile[k * t.pitch + n];
+}
+
+template <class Real, class Method, bool constant>
+void backward(Task<Real>& t, Arena& arena) {
+  constexpr int W = kLanes<Real>;
+  const Adjoint<Real> adj(t, arena);
+  for (int64_t chunk = (t.a.L - 1) / kChunk; chunk >= 0; --chunk) {
+    const int64_t k0 = chunk * kChunk;
+    const int tokens = t.a.L - k0 < kChunk ? int(t.a.L - k0) : kChunk;
+    t.load_matrices(k0, tokens);
+    for (int i = 0; i < kChunk * t.pitch; ++i) adj.tile_B[i] = adj.tile_C[i] = 0;
+    for (int m = 0; m < t.blocks; ++m) backward_block<Real, Method, constant>(t, adj, m, k0, tokens);
+    if (t.a.groups_B) write_partial_tile(t, adj.tile_B, t.a.partial_B, k0, tokens);
+    if (t.a.groups_C) write_partial_tile(t, adj.tile_C, t.a.partial_C, k0, tokens);
+  }
+  t.write_state(t.a.d_initial_state, adj.g);
+  t.write_state(t.a.partial_A, adj.d_A);
+  if (!t.a.groups_B) t.write_state(t.a.partial_B, adj.d_B);
+  if (!t.a.groups_C) t.write_state(t.a.partial_C, adj.d_C);
+  for (int m = 0; m < t.blocks; ++m)
+    for (int i = 0; i < t.channels(m); ++i) {
+      const int64_t d = t.batch * t.a.D + t.channel(m) + i;
+      ((Real*)t.a.partial_D)[d] = adj.d_D[m * W + i];
+      ((Real*)t.a.partial_bias)[d] = adj.d_bias[m * W + i];
+    }
+}
+
+// sum[i] = Σ_batch partial[batch][i]
+template <class Real>
+void sum_over_batch(const TustinScan& a, const void* partial, int64_t count, void* sum) {
+  for (int64_t i = 0; sum && i < count; ++i) {
+    Real total = 0;
+    for (int64_t b = 0; b < a.batch; ++b) total += ((const Real*)partial)[b * count + i];
+    ((Real*)sum)[i] = total;
+  }
+}
+
+// The gradient of a per-token B or C of one batch element and group: the sum of its slices, a chunk of tokens at a time.
+template <class Real>
+void sum_over_slices(const TustinScan& a, const void* partial, int64_t groups, const TustinTensor& d, int64_t index) {
+  constexpr int W = kLanes<Real>;
+  const Slices slices(a);
+  const int64_t batch = index / groups, group = index % groups, per_group = slices.count() / groups;
+  const Real* p = (const Real*)partial + (batch * slices.count() + group * per_group) * a.L * a.N;
+  alignas(64) Real tile[kChunk * W];
+  for (int64_t k0 = 0; k0 < a.L; k0 += kChunk)
+    for (int64_t n = 0; n < a.N; n += W) {
+      const int tokens = a.L - k0 < kChunk ? int(a.L - k0) : kChunk, states = a.N - n < W ? int(a.N - n) : W;
+      for (int k = 0; k < tokens; ++k)
+        for (int i = 0; i < states; ++i) {
+          Real total = 0;
+          for (int64_t s = 0; s < per_group; ++s) total += p[(s * a.L + k0 + k) * a.N + n + i];
+          tile[k * W + i] = total;
+        }
+      const int64_t token = a.reverse ? a.L - 1 - k0 : k0;
+      store_tile<Real>(d, batch * d.stride[0] + group * d.stride[1] + n * d.stride[2] + token * d.stride[3],
+                       d.stride[2], a.reverse ? -d.stride[3] : d.stride[3], states, tokens, tile);
+    }
+}
+
+template <class Real, template <class> class Method>
+void run_task(const TustinScan& a, Arena& arena, int64_t index, bool gradient) {
+  Task<Real> t(a, arena, index, Method<Real>::kSmall);
+  const bool constant = !a.groups_B || !a.groups_C;
+  if (gradient)
+    constant ? backward<Real, Method<Real>, true>(t, arena) : backward<Real, Method<Real>, false>(t, arena);
+  else
+    constant ? forward<Real, Method<Real>, true>(t) : forward<Real, Method<Real>, false>(t);
+}
+
+template <class Real>
+using Run = void (*)(const TustinScan&, Arena&, int64_t, bool);
+
+template <class Real>
+Run<Real> method_runner(int method) {
+#define TUSTIN_RUNNER(name) run_task<Real, name>,
+  static constexpr Run<Real> runners[] = {TUSTIN_METHODS(TUSTIN_RUNNER)};
+#undef TUSTIN_RUNNER
+  return runners[method];
+}
+
+template <class Real>
+int run(const TustinScan& a, bool gradient) {
+  const int64_t tasks = a.batch * Slices(a).count();
+  const Run<Real> run_one = method_runner<Real>(a.method);
+  const size_t bytes = Task<Real>::arena_bytes(a, gradient ? 4 : 0, gradient ? Adjoint<Real>::extra(a) : 0);
+  int failed = 0;
+#pragma omp parallel num_threads(a.threads) if (a.threads > 1 && tasks > 1)
+  {
+    Arena arena(bytes);
+    if (arena.failed()) {
+#pragma omp atomic write
+      failed = 1;
+    }
+#pragma omp for schedule(dynamic)
+    for (int64_t i = 0; i < tasks; ++i)
+      if (!arena.failed()) run_one(a, arena, i, gradient);
+  }
+  if (failed || !gradient) return failed;
+
+  const int64_t sums_B = a.groups_B * a.batch, sums_C = a.groups_C * a.batch;
+#pragma omp parallel for num_threads(a.threads) if (a.threads > 1) schedule(dynamic)
+  for (int64_t i = 0; i < sums_B + sums_C; ++i) {
+    if (i < sums_B)
+      sum_over_slices<Real>(a, a.partial_B, a.groups_B, a.d_B, i);
+    else
+      sum_over_slices<Real>(a, a.partial_C, a.groups_C, a.d_C, i - sums_B);
+  }
+  if (!a.groups_B) sum_over_batch<Real>(a, a.partial_B, a.D * a.N, a.d_B.data);
+  if (!a.groups_C) sum_over_batch<Real>(a, a.partial_C, a.D * a.N, a.d_C.data);
+  sum_over_batch<Real>(a, a.partial_A, a.D * a.N, a.d_A);
+  sum_over_batch<Real>(a, a.partial_D, a.D, a.d_D);
+  sum_over_batch<Real>(a, a.partial_bias, a.D, a.d_delta_bias);
+  return 0;
+}
+
+int run_scan(const TustinScan* a, bool gradient) {
+  return a->real == TUSTIN_FLOAT64 ? run<double>(*a, gradient) : run<float>(*a, gradient);
+}
+
+const char* method_name(int32_t method) {
+#define TUSTIN_NAME(name) #name,
+  static const char* const names[] = {TUSTIN_METHODS(TUSTIN_NAME) nullptr};
+#undef TUSTIN_NAME
+  return names[method];
+}
+
+int64_t slices(int64_t D, int64_t groups_B, int64_t groups_C) { return Slices(D, groups_B, groups_C).count(); }
+
+}  // namespace TUSTIN_LEVEL

@@ -1,0 +1,162 @@
+"""The scan as a PyTorch operator, with its shapes and its gradient registered once for every fused backend.
+
+That is what torch.compile, torch.export, autocast, activation checkpointing and DDP see.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..discretize import Method
+from . import native
+
+_GRADIENTS = ("u", "delta", "A", "B", "C", "D", "z", "delta_bias", "initial_state")
+
+
+@torch.library.custom_op("tustin::selective_scan", mutates_args=(), device_types="cpu")
+def _scan(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    z: Tensor | None,
+    delta_bias: Tensor | None,
+    initial_state: Tensor | None,
+    delta_softplus: bool,
+    method: str,
+    reverse: bool,
+    keep_states: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The output, the last state, and with `keep_states` the state before each chunk, which the backward pass needs."""
+    chunk_states = _empty_chunk_states(u, A, keep_states)
+    out, last_state = native.forward(
+        u,
+        delta,
+        A,
+        B,
+        C,
+        D,
+        z,
+        delta_bias,
+        initial_state,
+        delta_softplus,
+        method,
+        reverse,
+        chunk_states if keep_states else None,
+    )
+    return out, last_state, chunk_states
+
+
+@_scan.register_fake
+def _(u: Tensor, delta: Tensor, A: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
+    *_, keep_states = others
+    last_state = A.new_empty(u.shape[0], u.shape[1], A.shape[1])
+    return torch.empty_like(u), last_state, _empty_chunk_states(u, A, keep_states)
+
+
+@torch.library.custom_op("tustin::selective_scan_backward", mutates_args=(), device_types="cpu")
+def _scan_backward(
+    d_out: Tensor,
+    d_last_state: Tensor | None,
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    z: Tensor | None,
+    delta_bias: Tensor | None,
+    initial_state: Tensor | None,
+    delta_softplus: bool,
+    method: str,
+    reverse: bool,
+    chunk_states: Tensor,
+) -> list[Tensor]:
+    """The gradients of the tensors that are given, in the order of the arguments."""
+    gradients = native.backward(
+        d_out,
+        d_last_state,
+        u,
+        delta,
+        A,
+        B,
+        C,
+        D,
+        z,
+        delta_bias,
+        initial_state,
+        delta_softplus,
+        method,
+        reverse,
+        chunk_states,
+    )
+    return [gradients[name] for name in _GRADIENTS if name in gradients]
+
+
+@_scan_backward.register_fake
+def _(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) -> list[Tensor]:
+    tensors = dict(zip(_GRADIENTS, arguments, strict=False))
+    dense = ("u", "delta", "z")
+    return [
+        torch.empty_like(t) if name in dense else t.new_empty(t.shape) for name, t in tensors.items() if t is not None
+    ]
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, ctx.delta_softplus, ctx.method, ctx.reverse, keep_states = inputs
+    if not keep_states:
+        raise RuntimeError("selective_scan: gradients were asked for, but the states they need were not kept")
+    ctx.given = [t is not None for t in tensors]
+    ctx.save_for_backward(*tensors, output[2])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, d_out: Tensor | None, d_last_state: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
+    *tensors, chunk_states = ctx.saved_tensors
+    if d_out is None:
+        d_out = torch.zeros_like(tensors[0])
+    gradients = iter(
+        _scan_backward(d_out, d_last_state, *tensors, ctx.delta_softplus, ctx.method, ctx.reverse, chunk_states)
+    )
+    return *(next(gradients) if given else None for given in ctx.given), None, None, None, None
+
+
+_scan.register_autograd(_backward, setup_context=_setup_context)
+
+
+def scan(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    z: Tensor | None,
+    delta_bias: Tensor | None,
+    initial_state: Tensor | None,
+    *,
+    dtype: torch.dtype,
+    delta_softplus: bool,
+    method: Method,
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:
+    """The scan through the operator; the small tensors are brought to `dtype` here, the large ones inside the kernel."""
+    A, D, delta_bias, initial_state = (
+        t if t is None else t.to(dtype) for t in (A, D, delta_bias, initial_state)
+    )
+    tensors = (u, delta, A, B, C, D, z, delta_bias, initial_state)
+    keep_states = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    out, last_state, _ = _scan(*tensors, delta_softplus, method.name, reverse, keep_states)
+    return out, last_state
+
+
+def _empty_chunk_states(u: Tensor, A: Tensor, keep: bool) -> Tensor:
+    """Room for (batch, chunks, N, D) states, or for none."""
+    chunk = native.chunk_length()
+    chunks = (u.shape[2] + chunk - 1) // chunk if keep else 0
+    return A.new_empty(u.shape[0], chunks, A.shape[1], u.shape[1])
