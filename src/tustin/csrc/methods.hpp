@@ -1,19 +1,15 @@
-// The discretizations. A method says, for one token and one state of each channel,
-//   step:      the state after the token, from the state before it and the input v = B u;
-//   gradients: what the backward pass needs (docs/math.md derives them).
+// The discretizations. A method says
+//   Token:     what it wants to know of one token: of its steps Δ and inputs u, a vector of channels each;
+//   Channel:   what it wants to know of one state of these channels: of A;
+//   step:      the state after the token, from the state h before it and B;
+//   gradients: what the backward pass needs (docs/math.md derives it).
+// `fast` promises that every e^z is a normal number and that no Channel is `exact`.
 // The names at the end are compared with the Python registry by a test.
 #pragma once
 
 #include "phi.hpp"
 
 namespace TUSTIN_LEVEL {
-
-// What a method may know of a channel's state.
-template <class Real>
-struct Channel {
-  Vec<Real> A, inverse_A;  // inverse_A is 0 where |A| is too small to divide by
-  bool small;              // some |A| is below the method's kSmall: use the exact ladder
-};
 
 template <class Real>
 struct Gradients {
@@ -24,158 +20,188 @@ struct Gradients {
   Vec<Real> beta_delta;  // dβ/dΔ at fixed A, that is ∂β/∂Δ + A·∂β/∂z
 };
 
+// What most methods want to know.
 template <class Real>
-struct mamba {
+struct Plain {
   using V = Vec<Real>;
-  static constexpr Real kSmall = 0;
+  static constexpr bool kHasFast = false;  // whether `fast` makes a difference
   struct Token {
-    V delta;
-    explicit Token(V d) : delta(d) {}
+    V delta, input;  // Δ and Δ·u
+    Token(V d, V u) : delta(d), input(d * u) {}
   };
-  static V step(const Token& t, const Channel<Real>& c, V h, V v) {
-    return h * Exponential<Real>(t.delta * c.A).minus_one() + (t.delta * v + h);
+  struct Channel {
+    V A;
+    static constexpr bool exact = false;
+    Channel(V a, V) : A(a) {}
+  };
+};
+
+template <class Real>
+struct mamba : Plain<Real> {
+  using V = Vec<Real>;
+  using typename Plain<Real>::Token, typename Plain<Real>::Channel;
+  static constexpr bool kHasFast = true;
+  template <bool fast, class Entry>
+  static V step(const Token& t, const Channel& c, V h, Entry B) {
+    return h * Exponential<Real, fast>(t.delta * c.A).minus_one() + (t.input * B + h);
   }
-  static Gradients<Real> gradients(const Token& t, const Channel<Real>& c) {
-    const V alpha = Exponential<Real>(t.delta * c.A).minus_one() + 1;
+  template <bool fast>
+  static Gradients<Real> gradients(const Token& t, const Channel& c) {
+    const V alpha = Exponential<Real, fast>(t.delta * c.A).minus_one() + 1;
     return {alpha, alpha, t.delta, V{}, splat(Real(1))};
   }
 };
 
-// The rules with α = e^z and β = ∫₀^Δ e^{A(Δ−τ)} P(τ) dτ = Σ_j p_j x_j, with P(τ) = Σ_j p_j τ^{j−1}/(j−1)!. For them
-//   dβ/dΔ = P(Δ) + A·β        and        dx_j/dA = Δ·x_j − j·x_{j+1}.
+// The rules with α = e^z and β = ∫₀^Δ e^{A(Δ−τ)} P(τ) dτ, where P(τ) = Σ_j p_j τ^{j−1}/(j−1)!. With x_j = Δ^j φ_j(z):
+//   β = Σ_j p_j x_j        dβ/dΔ = P(Δ) + A·β        dx_j/dA = Δ·x_j − j·x_{j+1}
+// Put the ladder x_1 = Δ + w/A, x_2 = w/A², x_3 = (x_2 − Δ²/2)/A, … with w = e^z − 1 − z into β, and it is linear in w with
+// weights that depend on A alone: that is how step computes it. A rule is its p.
 template <class Real, class Rule>
-struct hold {
+struct Hold {
   using V = Vec<Real>;
+  static constexpr bool kHasFast = true;
+  static constexpr Real p1 = Rule::p[0], p2 = Rule::p[1], p3 = Rule::p[2], p4 = Rule::p[3];
+
   struct Token : Powers<Real> {
-    V P;
-    explicit Token(V delta) : Powers<Real>(delta), P(Rule::P(*this)) {}
+    V input, P;
+    Token(V delta, V u) : Powers<Real>(delta), input(u), P(p1 + p2 * this->d1 + p3 * this->d2 + p4 * this->d3) {}
   };
-  static Ladder<Real> ladder(const Token& t, const Channel<Real>& c) {
-    if (__builtin_expect(c.small, 0)) return Ladder<Real>::exact(t, c.A, c.inverse_A);
-    return Ladder<Real>::fast(t, c.A, c.inverse_A);
-  }
-  static V step(const Token& t, const Channel<Real>& c, V h, V v) {
-    const auto x = ladder(t, c);
-    return h * x.expm1 + (Rule::beta(x) * v + h);
-  }
-  static Gradients<Real> gradients(const Token& t, const Channel<Real>& c) {
-    const auto x = ladder(t, c);
-    const V alpha = x.expm1 + 1, beta = Rule::beta(x);
-    return {alpha, alpha, beta, t.d1 * beta - Rule::beta_up(x), t.P + c.A * beta};
-  }
-};
-
-template <class Real>
-struct zoh : hold<Real, zoh<Real>> {
-  using V = Vec<Real>;
-  static constexpr Real kSmall = 1e-6;
-  static V P(const Powers<Real>&) { return splat(Real(1)); }
-  static V beta(const Ladder<Real>& x) { return x.x1; }
-  static V beta_up(const Ladder<Real>& x) { return x.x2; }
-};
-
-template <class Real>
-struct foh : hold<Real, foh<Real>> {
-  using V = Vec<Real>;
-  static constexpr Real kSmall = 0.02;
-  static V P(const Powers<Real>& d) { return d.d1; }
-  static V beta(const Ladder<Real>& x) { return x.x2; }
-  static V beta_up(const Ladder<Real>& x) { return 2 * x.x3; }
-};
-
-template <class Real>
-struct pol : hold<Real, pol<Real>> {
-  using V = Vec<Real>;
-  static constexpr Real kSmall = 0.02;
-  static V P(const Powers<Real>& d) { return 1 + d.d1 * Real(0.5); }
-  static V beta(const Ladder<Real>& x) { return x.x1 + x.x2 * Real(0.5); }
-  static V beta_up(const Ladder<Real>& x) { return x.x2 + x.x3; }
-};
-
-template <class Real>
-struct hoh : hold<Real, hoh<Real>> {
-  using V = Vec<Real>;
-  static constexpr Real kSmall = 0.25;
-  static V P(const Powers<Real>& d) { return 1 + d.d1 + d.d2 * Real(0.5); }
-  static V beta(const Ladder<Real>& x) { return x.x1 + x.x2 + x.x3 * Real(0.5); }
-  static V beta_up(const Ladder<Real>& x) { return x.x2 + 2 * x.x3 + x.x4 * Real(1.5); }
-};
-
-template <class Real>
-struct hoh3 : hold<Real, hoh3<Real>> {
-  using V = Vec<Real>;
-  static constexpr Real kSmall = 0.25;
-  static V P(const Powers<Real>& d) { return 1 + d.d1 + d.d2 * Real(0.5) + d.d3 * Real(1. / 6); }
-  static V beta(const Ladder<Real>& x) { return x.x1 + x.x2 + x.x3 * Real(0.5) + x.x4 * Real(1. / 6); }
-  static V beta_up(const Ladder<Real>& x) {
-    return x.x2 + 2 * x.x3 + x.x4 * Real(1.5) + x.x5 * Real(2. / 3);
-  }
-};
-
-// With ρ = 1/(1 − z/2):  α = 1 + zρ,  β = Δρ,  dα/dz = ρ².
-template <class Real>
-struct bil {
-  using V = Vec<Real>;
-  static constexpr Real kSmall = 0;
-  struct Token {
-    V delta;
-    explicit Token(V d) : delta(d) {}
+  struct Channel {
+    V A, inverse_A;
+    V w, d2, d3;  // the weights of w, Δ²/2 and Δ³/6 in β
+    bool exact;   // some |A| is too small for the fast ladder
+    Channel(V A, V i) : A(A), inverse_A(i), w(i * (p1 + i * (p2 + i * (p3 + i * p4)))), d2(-i * (p3 + i * p4)), d3(-i * p4) {
+      exact = false;
+      for (int lane = 0; lane < kLanes<Real>; ++lane) exact |= magnitude(A)[lane] < Real(Rule::kSmall);
+    }
   };
+
+  template <bool fast, class Entry>
+  static V step(const Token& t, const Channel& c, V h, Entry B) {
+    if (!fast && c.exact) {
+      const auto x = Ladder<Real>::exact(t, c.A, c.inverse_A);
+      return h * x.expm1 + (beta(x) * (t.input * B) + h);
+    }
+    const Exponential<Real, fast> e(t.d1 * c.A);
+    const V w = e.minus_one_minus_z();
+    V beta = w * c.w;
+    if constexpr (p1 != 0) beta += t.d1 * p1;
+    if constexpr (p3 != 0) beta += t.d2 * c.d2;
+    if constexpr (p4 != 0) beta += t.d3 * c.d3;
+    return h * (w + e.z) + (beta * (t.input * B) + h);
+  }
+  template <bool fast>
+  static Gradients<Real> gradients(const Token& t, const Channel& c) {
+    const auto x = !fast && c.exact ? Ladder<Real>::exact(t, c.A, c.inverse_A)
+                                    : Ladder<Real>::template quick<fast>(t, c.A, c.inverse_A);
+    V up{};  // Σ_j j·p_j x_{j+1}
+    if constexpr (p1 != 0) up += p1 * x.x2;
+    if constexpr (p2 != 0) up += 2 * p2 * x.x3;
+    if constexpr (p3 != 0) up += 3 * p3 * x.x4;
+    if constexpr (p4 != 0) up += 4 * p4 * x.x5;
+    const V alpha = x.expm1 + 1, b = beta(x);
+    return {alpha, alpha, b, t.d1 * b - up, t.P + c.A * b};
+  }
+  static V beta(const Ladder<Real>& x) {
+    V sum{};
+    if constexpr (p1 != 0) sum += p1 * x.x1;
+    if constexpr (p2 != 0) sum += p2 * x.x2;
+    if constexpr (p3 != 0) sum += p3 * x.x3;
+    if constexpr (p4 != 0) sum += p4 * x.x4;
+    return sum;
+  }
+};
+
+// kSmall: the |A| below which the steps up the ladder that a rule needs would cost it more than two digits.
+template <class Real>
+struct zoh : Hold<Real, zoh<Real>> {
+  static constexpr double p[] = {1, 0, 0, 0}, kSmall = 1e-6;
+};
+template <class Real>
+struct foh : Hold<Real, foh<Real>> {
+  static constexpr double p[] = {0, 1, 0, 0}, kSmall = 0.02;
+};
+template <class Real>
+struct pol : Hold<Real, pol<Real>> {
+  static constexpr double p[] = {1, 1. / 2, 0, 0}, kSmall = 0.02;
+};
+template <class Real>
+struct hoh : Hold<Real, hoh<Real>> {
+  static constexpr double p[] = {1, 1, 1. / 2, 0}, kSmall = 0.25;
+};
+template <class Real>
+struct hoh3 : Hold<Real, hoh3<Real>> {
+  static constexpr double p[] = {1, 1, 1. / 2, 1. / 6}, kSmall = 0.25;
+};
+
+// With ρ = 1/(1 − z/2):  α = 1 + zρ,  β = Δρ,  dα/dz = dβ/dΔ = ρ².
+template <class Real>
+struct bil : Plain<Real> {
+  using V = Vec<Real>;
+  using typename Plain<Real>::Token, typename Plain<Real>::Channel;
   static V rho(V z) { return 1 / (1 - z * Real(0.5)); }
-  static V step(const Token& t, const Channel<Real>& c, V h, V v) {
+  template <bool, class Entry>
+  static V step(const Token& t, const Channel& c, V h, Entry B) {
     const V z = t.delta * c.A;
-    return rho(z) * (z * h + t.delta * v) + h;
+    return rho(z) * (z * h + t.input * B) + h;
   }
-  static Gradients<Real> gradients(const Token& t, const Channel<Real>& c) {
+  template <bool>
+  static Gradients<Real> gradients(const Token& t, const Channel& c) {
     const V z = t.delta * c.A, r = rho(z), r2 = r * r;
     return {1 + z * r, r2, t.delta * r, t.delta * t.delta * r2 * Real(0.5), r2};
   }
 };
 
+// With b(z) = 1 + z/2 + z²/6 + z³/24:  α = 1 + z·b,  β = Δ·b,  dα/dz = dβ/dΔ.
 template <class Real>
-struct rk4_raw {
+struct rk4_raw : Plain<Real> {
   using V = Vec<Real>;
-  static constexpr Real kSmall = 0;
-  struct Token {
-    V delta;
-    explicit Token(V d) : delta(d) {}
-  };
-  // (α − 1)/z = β/Δ
-  static V slope(V z) { return 1 + z * (Real(1. / 2) + z * (Real(1. / 6) + z * Real(1. / 24))); }
-  static V slope_z(V z) { return Real(1. / 2) + z * (Real(1. / 3) + z * Real(1. / 8)); }
+  using typename Plain<Real>::Token, typename Plain<Real>::Channel;
+  static V b(V z) { return 1 + z * (Real(1. / 2) + z * (Real(1. / 6) + z * Real(1. / 24))); }
+  static V b_z(V z) { return Real(1. / 2) + z * (Real(1. / 3) + z * Real(1. / 8)); }
   static V alpha_z(V z) { return 1 + z * (1 + z * (Real(1. / 2) + z * Real(1. / 6))); }
-  static V step(const Token& t, const Channel<Real>& c, V h, V v) {
+  template <bool, class Entry>
+  static V step(const Token& t, const Channel& c, V h, Entry B) {
     const V z = t.delta * c.A;
-    return slope(z) * (z * h + t.delta * v) + h;
+    return b(z) * (z * h + t.input * B) + h;
   }
-  static Gradients<Real> gradients(const Token& t, const Channel<Real>& c) {
-    const V z = t.delta * c.A, b = slope(z), d = alpha_z(z);
-    return {1 + z * b, d, t.delta * b, t.delta * t.delta * slope_z(z), d};
+  template <bool>
+  static Gradients<Real> gradients(const Token& t, const Channel& c) {
+    const V z = t.delta * c.A, slope = b(z), d = alpha_z(z);
+    return {1 + z * slope, d, t.delta * slope, t.delta * t.delta * b_z(z), d};
   }
 };
 
-// The step is limited to Δ_eff = z*/A beyond z*; there α is constant and β = Δ_eff·slope(z*) depends on A alone.
+// Beyond z* the step is limited to z*/A: there α is constant, and β = (z*/A)·b(z*) depends on A alone.
 template <class Real>
 struct rk4 : rk4_raw<Real> {
   using V = Vec<Real>;
-  using typename rk4_raw<Real>::Token;
+  using Raw = rk4_raw<Real>;
   static constexpr Real kStar = -1.5960716379833216;
-  static V step(const Token& t, const Channel<Real>& c, V h, V v) {
+  struct Token : Raw::Token {
+    V u;
+    Token(V d, V u) : Raw::Token(d, u), u(u) {}
+  };
+  struct Channel : Raw::Channel {
+    V longest;  // z*/A, the longest step
+    Channel(V A, V inverse_A) : Raw::Channel(A, inverse_A), longest(kStar * inverse_A) {}
+  };
+  template <bool, class Entry>
+  static V step(const Token& t, const Channel& c, V h, Entry B) {
     const V z = t.delta * c.A;
     const auto beyond = z < kStar;
-    const V limited = beyond ? splat(kStar) : z;
-    const V delta = beyond ? kStar * c.inverse_A : t.delta;
-    return rk4_raw<Real>::slope(limited) * (limited * h + delta * v) + h;
+    const V limited = beyond ? splat(kStar) : z, input = beyond ? c.longest * t.u : t.input;
+    return Raw::b(limited) * (limited * h + input * B) + h;
   }
-  static Gradients<Real> gradients(const Token& t, const Channel<Real>& c) {
-    const V z = t.delta * c.A;
-    const auto beyond = z < kStar;
-    Gradients<Real> g = rk4_raw<Real>::gradients(t, c);
-    const V slope = rk4_raw<Real>::slope(splat(kStar)), beta = kStar * c.inverse_A * slope;
-    g.alpha = beyond ? 1 + kStar * slope : g.alpha;
+  template <bool fast>
+  static Gradients<Real> gradients(const Token& t, const Channel& c) {
+    const auto beyond = t.delta * c.A < kStar;
+    Gradients<Real> g = Raw::template gradients<fast>(t, c);
+    const V b = Raw::b(splat(kStar)), beta = c.longest * b;
+    g.alpha = beyond ? 1 + kStar * b : g.alpha;
     g.alpha_z = beyond ? V{} : g.alpha_z;
     g.beta = beyond ? beta : g.beta;
-    g.beta_A = beyond ? -beta * c.inverse_A : g.beta_A;
+    g.beta_A = beyond ? -beta * c.longest * (1 / kStar) : g.beta_A;
     g.beta_delta = beyond ? V{} : g.beta_delta;
     return g;
   }

@@ -34,15 +34,19 @@ struct Constants<double> {
                                       1. / 33};
 };
 
+// Σ c_i x^i, in pairs: half as deep a chain of dependent operations as Horner's.
 template <class V, class Real, size_t terms>
-inline V polynomial(V x, const Real (&coefficient)[terms]) {
-  V sum = x * coefficient[terms - 1] + coefficient[terms - 2];
-  for (size_t i = terms - 2; i-- > 0;) sum = sum * x + coefficient[i];
+inline V polynomial(V x, const Real (&c)[terms]) {
+  const V x2 = x * x;
+  constexpr size_t top = (terms - 1) / 2 * 2;
+  V sum = top + 1 < terms ? c[top + 1] * x + c[top] : splat(c[top]);
+  for (size_t i = top; i > 0; i -= 2) sum = sum * x2 + (c[i - 1] * x + c[i - 2]);
   return sum;
 }
 
 // e^z = s·(1 + r + r²q) with z = k·ln2 + r and s = 2^k. For |z| < 0.34, k = 0: then r is z to the bit and s is 1.
-template <class Real>
+// `bounded` promises that e^z neither overflows nor underflows.
+template <class Real, bool bounded = false>
 struct Exponential {
   using V = Vec<Real>;
   V z, s, r, q;
@@ -50,7 +54,7 @@ struct Exponential {
   explicit Exponential(V x) {
     using K = Constants<Real>;
     z = x;
-    const V inside = at_most(splat(K::kMaxExponent), at_least(splat(K::kMinExponent), x));
+    const V inside = bounded ? x : at_most(splat(K::kMaxExponent), at_least(splat(K::kMinExponent), x));
     const V rounded = inside * Real(1.44269504088896340736) + K::kRound;
     const V k = rounded - K::kRound;
     r = inside - k * Real(0.69314718055994530942);
@@ -92,34 +96,31 @@ struct Powers {
 };
 
 // e^z − 1 and x_j = Δ^j·φ_j(z), where A·x_{j+1} = x_j − Δ^j/j!.
-//
-// fast: x_2 without cancellation, then up the ladder. Each step up divides the rounding error by A, so this is for |A|
-// that is not small. exact: for |z| < 2 the series of x_5 and down the ladder, which loses nothing, at A = 0 neither;
-// up the ladder otherwise.
 template <class Real>
 struct Ladder {
   using V = Vec<Real>;
   V expm1, x1, x2, x3, x4, x5;
 
-  static Ladder fast(const Powers<Real>& d, V A, V inverse_A) {
-    const Exponential<Real> e(d.d1 * A);
-    const V w2 = e.minus_one_minus_z();
+  // x_2 without cancellation, then up. Each step up divides the rounding error by A: for |A| that is not small.
+  template <bool bounded>
+  static Ladder quick(const Powers<Real>& d, V A, V inverse_A) {
+    const Exponential<Real, bounded> e(d.d1 * A);
+    const V w2 = e.minus_one_minus_z(), y1 = w2 * inverse_A;
     Ladder up;
     up.expm1 = w2 + e.z;
-    up.x1 = up.expm1 * inverse_A;
-    up.x2 = w2 * (inverse_A * inverse_A);
-    up.x3 = (up.x2 - d.d2) * inverse_A;
-    up.x4 = (up.x3 - d.d3) * inverse_A;
-    up.x5 = (up.x4 - d.d4) * inverse_A;
+    up.x1 = y1 + d.d1;
+    up.x2 = y1 * inverse_A;
+    up.climb(d, inverse_A);
     return up;
   }
 
+  // For |z| < 2 the series of x_5 and down, which loses nothing, at A = 0 neither; otherwise up.
   __attribute__((noinline)) static Ladder exact(const Powers<Real>& d, V A, V inverse_A) {
-    Ladder up = fast(d, A, inverse_A);
+    Ladder up;
+    up.expm1 = Exponential<Real>(d.d1 * A).minus_one();
+    up.x1 = up.expm1 * inverse_A;
     up.x2 = (up.x1 - d.d1) * inverse_A;
-    up.x3 = (up.x2 - d.d2) * inverse_A;
-    up.x4 = (up.x3 - d.d3) * inverse_A;
-    up.x5 = (up.x4 - d.d4) * inverse_A;
+    up.climb(d, inverse_A);
 
     constexpr int kTerms = sizeof(Real) == 8 ? 22 : 13;
     const V z = d.d1 * A;
@@ -134,14 +135,15 @@ struct Ladder {
     down.expm1 = A * down.x1;
 
     const auto near = magnitude(z) < 2;
-    Ladder both;
-    both.expm1 = near ? down.expm1 : up.expm1;
-    both.x1 = near ? down.x1 : up.x1;
-    both.x2 = near ? down.x2 : up.x2;
-    both.x3 = near ? down.x3 : up.x3;
-    both.x4 = near ? down.x4 : up.x4;
-    both.x5 = near ? down.x5 : up.x5;
-    return both;
+    return {near ? down.expm1 : up.expm1, near ? down.x1 : up.x1, near ? down.x2 : up.x2,
+            near ? down.x3 : up.x3,       near ? down.x4 : up.x4, near ? down.x5 : up.x5};
+  }
+
+ private:
+  void climb(const Powers<Real>& d, V inverse_A) {
+    x3 = (x2 - d.d2) * inverse_A;
+    x4 = (x3 - d.d3) * inverse_A;
+    x5 = (x4 - d.d4) * inverse_A;
   }
 };
 

@@ -11,6 +11,7 @@
 #include "scan.h"
 
 #include <cstdlib>
+#include <new>
 
 #include "methods.hpp"
 #include "tiles.hpp"
@@ -18,6 +19,7 @@
 namespace TUSTIN_LEVEL {
 
 constexpr int kChunk = TUSTIN_CHUNK;
+constexpr int kMaxChannel = 6;  // vectors in the largest Method::Channel
 
 struct Slices {
   int64_t groups, per_group, channels, group_channels;
@@ -69,6 +71,47 @@ class Arena {
   size_t used_ = 0;
 };
 
+template <class Real>
+struct Task;
+
+// B or C of one token: one number per state, the same for all channels; or, constant in time, one per state and channel.
+template <class Real, bool constant>
+struct Entries;
+template <class Real>
+struct Entries<Real, false> {
+  const Real* row;
+  Real operator[](int n) const { return row[n]; }
+};
+template <class Real>
+struct Entries<Real, true> {
+  const Real* row;
+  bool per_token;
+  Vec<Real> operator[](int n) const { return per_token ? splat(row[n]) : load(row + n * kLanes<Real>); }
+};
+
+// The states of one block of channels, with everything the inner loops read at hand.
+template <class Real, class Method, bool constant>
+struct States {
+  const typename Method::Channel* channel;
+  const Real *B, *C;
+  const int64_t step_B, step_C;
+
+  States(const Task<Real>& t, int m)
+      : channel((const typename Method::Channel*)t.channels_of_method + int64_t(m) * t.N),
+        B(t.a.groups_B ? t.B : t.at(t.B, m)), C(t.a.groups_C ? t.C : t.at(t.C, m)), step_B(t.a.groups_B ? t.pitch : 0),
+        step_C(t.a.groups_C ? t.pitch : 0) {}
+  Entries<Real, constant> B_of(int k) const { return entries(B + k * step_B, step_B); }
+  Entries<Real, constant> C_of(int k) const { return entries(C + k * step_C, step_C); }
+
+ private:
+  static Entries<Real, constant> entries(const Real* row, [[maybe_unused]] int64_t step) {
+    if constexpr (constant)
+      return {row, step != 0};
+    else
+      return {row};
+  }
+};
+
 // A task: its place in the arguments, and the tiles and states it works on.
 template <class Real>
 struct Task {
@@ -79,20 +122,20 @@ struct Task {
   const int64_t batch, slice, first, end;
   const int N, pitch, blocks;  // pitch: N rounded up to whole vectors
   Real *B, *C;                 // per token [kChunk][pitch], or constant [blocks][N][W]
-  Real *A, *inverse_A, *h;     // [blocks][N][W]
-  bool* small;                 // [blocks][N]
+  Real* h;                     // [blocks][N][W]
+  void* channels_of_method;    // Method::Channel[blocks][N]
+  Real* reach;                 // [blocks][W]: the largest |A| of a channel; infinite in a block with an exact one
   Real *u, *delta, *slope, *z, *out;  // [kChunk][W]; slope is d softplus
 
-  Task(const TustinScan& a, Arena& arena, int64_t index, Real small_A)
+  Task(const TustinScan& a, Arena& arena, int64_t index)
       : a(a), batch(index / Slices(a).count()), slice(index % Slices(a).count()), first(Slices(a).first(slice)),
         end(Slices(a).end(slice)), N(int(a.N)), pitch((N + W - 1) / W * W), blocks(int((end - first + W - 1) / W)) {
     arena.reset();
     B = arena.take<Real>(input_matrix_size());
     C = arena.take<Real>(input_matrix_size());
-    A = arena.take<Real>(states());
-    inverse_A = arena.take<Real>(states());
     h = arena.take<Real>(states());
-    small = arena.take<bool>(states() / W);
+    channels_of_method = arena.take<Real>(kMaxChannel * states());
+    reach = arena.take<Real>(blocks * W);
     u = arena.take<Real>(kChunk * W);
     delta = arena.take<Real>(kChunk * W);
     slope = arena.take<Real>(kChunk * W);
@@ -102,27 +145,38 @@ struct Task {
     for (int m = 0; m < blocks; ++m) {
       if (!a.groups_B) load_constant(a.B, m, B);
       if (!a.groups_C) load_constant(a.C, m, C);
-      for (int n = 0; n < N; ++n) {
-        bool& is_small = small[m * N + n] = false;
+      for (int n = 0; n < N; ++n)
         for (int i = 0; i < W; ++i) {
           const int64_t d = channel(m) + i;
-          const Real value = d < end ? ((const Real*)a.A)[d * N + n] : Real(-1);
-          const Real size = value < 0 ? -value : value;
-          at(A, m)[n * W + i] = value;
-          at(inverse_A, m)[n * W + i] = size > Real(1e-30) ? 1 / value : Real(0);
-          is_small |= size < small_A;
           const Real* initial = (const Real*)a.initial_state;
           at(h, m)[n * W + i] = initial && d < end ? initial[(batch * a.D + d) * N + n] : Real(0);
         }
+    }
+  }
+
+  template <class Method>
+  void prepare_channels() {
+    using Channel = typename Method::Channel;
+    static_assert(sizeof(Channel) <= kMaxChannel * sizeof(V));
+    for (int m = 0; m < blocks; ++m) {
+      V largest{};
+      for (int n = 0; n < N; ++n) {
+        V A = splat(Real(-1));  // also of the lanes beyond the last channel
+        for (int i = 0; i < channels(m); ++i) A[i] = ((const Real*)a.A)[(channel(m) + i) * N + n];
+        const V size = magnitude(A);
+        const auto* c = new ((Channel*)channels_of_method + int64_t(m) * N + n)
+            Channel(A, size > Real(1e-30) ? 1 / A : V{});
+        largest = at_least(c->exact ? splat(Real(__builtin_inf())) : size, largest);
       }
+      TUSTIN_LEVEL::store(reach + m * W, largest);
     }
   }
 
   static size_t arena_bytes(const TustinScan& a, int64_t extra_states, int64_t extra) {
     const int64_t padded = Slices(a).channels + W, pitch = (a.N + W - 1) / W * W;
     const int64_t matrix = padded * a.N > kChunk * pitch ? padded * a.N : kChunk * pitch;
-    const int64_t reals = 2 * matrix + (3 + extra_states) * padded * a.N + 5 * kChunk * W + extra;
-    return size_t(reals) * sizeof(Real) + size_t(padded * a.N) + 64 * 32;
+    const int64_t reals = 2 * matrix + (1 + kMaxChannel + extra_states) * padded * a.N + padded + 5 * kChunk * W + extra;
+    return size_t(reals) * sizeof(Real) + 64 * 32;
   }
 
   int64_t states() const { return int64_t(blocks) * N * W; }
@@ -178,31 +232,34 @@ struct Task {
     }
   }
 
-  Channel<Real> state_channel(int m, int n) const {
-    return {TUSTIN_LEVEL::load(at(A, m) + n * W), TUSTIN_LEVEL::load(at(inverse_A, m) + n * W), small[m * N + n]};
-  }
-
-  // B or C of state n: one number for all channels, or one per channel where it is constant in time.
-  template <bool constant>
-  V entry(const Real* matrix, int64_t groups, int m, int k, int n) const {
-    if (constant && !groups) return TUSTIN_LEVEL::load(at((Real*)matrix, m) + n * W);
-    return splat(matrix[k * pitch + n]);
+  // Whether every e^z of the loaded chunk is a normal number, and no channel of the block wants the exact ladder.
+  bool may_be_fast(int m, int tokens) const {
+    V largest{};
+    for (int k = 0; k < tokens; ++k) largest = at_least(magnitude(TUSTIN_LEVEL::load(delta + k * W)), largest);
+    largest *= TUSTIN_LEVEL::load(reach + m * W);
+    bool normal = true;
+    for (int i = 0; i < W; ++i) normal &= largest[i] < Constants<Real>::kMaxExponent - 1;
+    return normal;
   }
 
   // The recurrence over one chunk: from the states h, `next` apart after each token; y = Σ C h into out.
-  template <class Method, bool constant>
+  template <class Method, bool constant, bool fast>
   void recur(int m, int tokens, Real* from, int64_t next) const {
+    const States<Real, Method, constant> states(*this, m);
+    const int N = this->N;
     for (int k = 0; k < tokens; ++k) {
-      const typename Method::Token token(TUSTIN_LEVEL::load(delta + k * W));
-      const V input = TUSTIN_LEVEL::load(u + k * W);
+      const typename Method::Token token(TUSTIN_LEVEL::load(delta + k * W), TUSTIN_LEVEL::load(u + k * W));
+      const auto B = states.B_of(k);
+      const auto C = states.C_of(k);
       const Real* before = from + k * next;
       Real* after = from + (k + 1) * next;
       V y{};
+#pragma GCC unroll 2
       for (int n = 0; n < N; ++n) {
-        const V v = input * entry<constant>(B, a.groups_B, m, k, n);
-        const V state = Method::step(token, state_channel(m, n), TUSTIN_LEVEL::load(before + n * W), v);
+        const V state =
+            Method::template step<fast>(token, states.channel[n], TUSTIN_LEVEL::load(before + n * W), B[n]);
         TUSTIN_LEVEL::store(after + n * W, state);
-        y += state * entry<constant>(C, a.groups_C, m, k, n);
+        y += state * C[n];
       }
       TUSTIN_LEVEL::store(out + k * W, y);
     }
@@ -241,7 +298,10 @@ void forward(Task<Real>& t) {
       if (t.a.chunk_states)
         for (int n = 0; n < t.N; ++n)
           for (int i = 0; i < t.channels(m); ++i) t.chunk_state(k / kChunk, m, n)[i] = t.at(t.h, m)[n * W + i];
-      t.template recur<Method, constant>(m, tokens, t.at(t.h, m), 0);
+      if (Method::kHasFast && t.may_be_fast(m, tokens))
+        t.template recur<Method, constant, true>(m, tokens, t.at(t.h, m), 0);
+      else
+        t.template recur<Method, constant, false>(m, tokens, t.at(t.h, m), 0);
       t.finish_output(m, tokens);
       if (t.a.z.data)
         for (int i = 0; i < tokens * W; i += W) {
@@ -295,29 +355,31 @@ struct Adjoint {
 };
 
 // One token, all states: the adjoint recurrence g_k = C_k dy_k + α_{k+1} g_{k+1}, and every gradient that hangs on it.
-template <class Real, class Method, bool constant>
+template <class Real, class Method, bool constant, bool fast>
 inline void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, int m, int k, Vec<Real> d_y, Vec<Real>& d_u,
                           Vec<Real>& d_delta) {
   using V = Vec<Real>;
   constexpr int W = kLanes<Real>;
   const V u = load(t.u + k * W), delta = load(t.delta + k * W);
-  const typename Method::Token token(delta);
-  const Real *before = adj.states + int64_t(k) * t.N * W, *after = before + t.N * W;
-  Real *g = t.at(adj.g, m), *d_A = t.at(adj.d_A, m);
-  for (int n = 0; n < t.N; ++n) {
-    const Channel<Real> channel = t.state_channel(m, n);
-    const Gradients<Real> method = Method::gradients(token, channel);
-    const V B = t.template entry<constant>(t.B, t.a.groups_B, m, k, n);
-    const V C = t.template entry<constant>(t.C, t.a.groups_C, m, k, n);
-    const V d_h = load(g + n * W) + C * d_y;
+  const typename Method::Token token(delta, u);
+  const States<Real, Method, constant> states(t, m);
+  const auto B = states.B_of(k);
+  const auto C = states.C_of(k);
+  const int N = t.N;
+  const Real *before = adj.states + int64_t(k) * N * W, *after = before + N * W;
+  Real *g = t.at(adj.g, m), *d_A = t.at(adj.d_A, m), *row_B = adj.row_B, *row_C = adj.row_C;
+  for (int n = 0; n < N; ++n) {
+    const typename Method::Channel& channel = states.channel[n];
+    const Gradients<Real> method = Method::template gradients<fast>(token, channel);
+    const V d_h = load(g + n * W) + d_y * C[n];
     const V d_v = d_h * method.beta;
-    const V d_beta = d_h * (u * B);
+    const V d_beta = d_h * (u * B[n]);
     const V d_z = d_h * load(before + n * W) * method.alpha_z;
-    d_u += d_v * B;
+    d_u += d_v * B[n];
     d_delta += d_z * channel.A + d_beta * method.beta_delta;
     store(d_A + n * W, load(d_A + n * W) + (d_z * delta + d_beta * method.beta_A));
-    store(adj.row_B + n * W, d_v * u);
-    store(adj.row_C + n * W, load(after + n * W) * d_y);
+    store(row_B + n * W, d_v * u);
+    store(row_C + n * W, load(after + n * W) * d_y);
     store(g + n * W, d_h * method.alpha);
   }
 }
@@ -338,18 +400,17 @@ inline void add_rows(const Task<Real>& t, const Real* row, int64_t groups, int m
   }
 }
 
-template <class Real, class Method, bool constant>
+template <class Real, class Method, bool constant, bool fast>
 void backward_block(const Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, int tokens) {
   using V = Vec<Real>;
   constexpr int W = kLanes<Real>;
-  t.load_inputs(m, k0, tokens, true);
   t.load(t.a.d_out, m, k0, tokens, adj.d_out);
   for (int n = 0; n < t.N; ++n) {
     V state{};
     for (int i = 0; i < t.channels(m); ++i) state[i] = t.chunk_state(k0 / kChunk, m, n)[i];
     store(adj.states + n * W, state);
   }
-  t.template recur<Method, constant>(m, tokens, adj.states, int64_t(t.N) * W);
+  t.template recur<Method, constant, fast>(m, tokens, adj.states, int64_t(t.N) * W);
   t.finish_output(m, tokens);
 
   const V skip = t.parameter(t.a.D_skip, m);
@@ -363,7 +424,7 @@ void backward_block(const Task<Real>& t, const Adjoint<Real>& adj, int m, int64_
     }
     V d_u = skip * d_y, d_delta{};
     d_D += d_y * load(t.u + k * W);
-    adjoint_token<Real, Method, constant>(t, adj, m, k, d_y, d_u, d_delta);
+    adjoint_token<Real, Method, constant, fast>(t, adj, m, k, d_y, d_u, d_delta);
     add_rows(t, adj.row_B, t.a.groups_B, m, k, adj.tile_B, adj.d_B);
     add_rows(t, adj.row_C, t.a.groups_C, m, k, adj.tile_C, adj.d_C);
     if (t.a.delta_softplus) d_delta *= load(t.slope + k * W);
@@ -394,7 +455,13 @@ void backward(Task<Real>& t, Arena& arena) {
     const int tokens = t.a.L - k0 < kChunk ? int(t.a.L - k0) : kChunk;
     t.load_matrices(k0, tokens);
     for (int i = 0; i < kChunk * t.pitch; ++i) adj.tile_B[i] = adj.tile_C[i] = 0;
-    for (int m = 0; m < t.blocks; ++m) backward_block<Real, Method, constant>(t, adj, m, k0, tokens);
+    for (int m = 0; m < t.blocks; ++m) {
+      t.load_inputs(m, k0, tokens, true);
+      if (Method::kHasFast && t.may_be_fast(m, tokens))
+        backward_block<Real, Method, constant, true>(t, adj, m, k0, tokens);
+      else
+        backward_block<Real, Method, constant, false>(t, adj, m, k0, tokens);
+    }
     if (t.a.groups_B) write_partial_tile(t, adj.tile_B, t.a.partial_B, k0, tokens);
     if (t.a.groups_C) write_partial_tile(t, adj.tile_C, t.a.partial_C, k0, tokens);
   }
@@ -445,7 +512,8 @@ void sum_over_slices(const TustinScan& a, const void* partial, int64_t groups, c
 
 template <class Real, template <class> class Method>
 void run_task(const TustinScan& a, Arena& arena, int64_t index, bool gradient) {
-  Task<Real> t(a, arena, index, Method<Real>::kSmall);
+  Task<Real> t(a, arena, index);
+  t.template prepare_channels<Method<Real>>();
   const bool constant = !a.groups_B || !a.groups_C;
   if (gradient)
     constant ? backward<Real, Method<Real>, true>(t, arena) : backward<Real, Method<Real>, false>(t, arena);

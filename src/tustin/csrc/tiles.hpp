@@ -50,20 +50,40 @@ struct Float16 {
   }
 };
 
+// W neighbouring elements as a vector, and back.
 template <class Element, class Real>
-void load_tile(const Element* p, int64_t channel, int64_t token, int channels, int tokens, Real* tile,
-               int pitch) {
+inline Vec<Real> load_row(const Element* p) {
+  Real row[kLanes<Real>];
+  for (int i = 0; i < kLanes<Real>; ++i) row[i] = Real(p[i]);
+  return load(row);
+}
+template <>
+inline Vec<float> load_row<float, float>(const float* p) { return load(p); }
+template <>
+inline Vec<double> load_row<double, double>(const double* p) { return load(p); }
+
+template <class Element, class Real>
+inline void store_row(Element* p, Vec<Real> v) {
+  Real row[kLanes<Real>];
+  store(row, v);
+  for (int i = 0; i < kLanes<Real>; ++i) p[i] = Element(row[i]);
+}
+template <>
+inline void store_row<float, float>(float* p, Vec<float> v) { store(p, v); }
+template <>
+inline void store_row<double, double>(double* p, Vec<double> v) { store(p, v); }
+
+template <class Element, class Real>
+void load_tile(const Element* p, int64_t channel, int64_t token, int channels, int tokens, Real* tile, int pitch) {
   constexpr int W = kLanes<Real>;
   int k = 0;
   if (channels == W && channel == 1) {
-    for (; k < tokens; ++k)
-      for (int i = 0; i < W; ++i) tile[k * pitch + i] = Real(p[k * token + i]);
+    for (; k < tokens; ++k) store(tile + k * pitch, load_row<Element, Real>(p + k * token));
   } else if (channels == W && (token == 1 || token == -1)) {
     for (; k + W <= tokens; k += W) {
       Vec<Real> rows[W];
       const Element* first = token == 1 ? p + k : p - (k + W - 1);
-      for (int i = 0; i < W; ++i)
-        for (int j = 0; j < W; ++j) rows[i][j] = Real(first[i * channel + j]);
+      for (int i = 0; i < W; ++i) rows[i] = load_row<Element, Real>(first + i * channel);
       transpose<Real>(rows);
       for (int j = 0; j < W; ++j) store(tile + (token == 1 ? k + j : k + W - 1 - j) * pitch, rows[j]);
     }
@@ -75,29 +95,22 @@ void load_tile(const Element* p, int64_t channel, int64_t token, int channels, i
 }
 
 template <class Element, class Real>
-void store_tile(Element* p, int64_t channel, int64_t token, int channels, int tokens, const Real* tile,
-                int pitch) {
+void store_tile(Element* p, int64_t channel, int64_t token, int channels, int tokens, const Real* tile, int pitch) {
   constexpr int W = kLanes<Real>;
   int k = 0;
   if (channels == W && channel == 1) {
-    for (; k < tokens; ++k)
-      for (int i = 0; i < W; ++i) p[k * token + i] = Element(tile[k * pitch + i]);
+    for (; k < tokens; ++k) store_row<Element, Real>(p + k * token, load(tile + k * pitch));
   } else if (channels == W && (token == 1 || token == -1)) {
     for (; k + W <= tokens; k += W) {
       Vec<Real> rows[W];
       Element* first = token == 1 ? p + k : p - (k + W - 1);
       for (int j = 0; j < W; ++j) rows[j] = load(tile + (token == 1 ? k + j : k + W - 1 - j) * pitch);
       transpose<Real>(rows);
-      for (int i = 0; i < W; ++i)
-        for (int j = 0; j < W; ++j) first[i * channel + j] = Element(rows[i][j]);
+      for (int i = 0; i < W; ++i) store_row<Element, Real>(first + i * channel, rows[i]);
     }
   }
   for (; k < tokens; ++k)
     for (int i = 0; i < channels; ++i) p[i * channel + k * token] = Element(tile[k * pitch + i]);
-}
-
-inline int element_size(int dtype) {
-  return dtype == TUSTIN_FLOAT64 ? 8 : dtype == TUSTIN_FLOAT32 ? 4 : 2;
 }
 
 template <class Real>

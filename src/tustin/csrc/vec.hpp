@@ -5,6 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 namespace TUSTIN_LEVEL {
 
@@ -52,22 +55,35 @@ inline void store(Real* p, Vec<Real> v) {
 
 template <class Real>
 inline Vec<Real> splat(Real x) {
-  Vec<Real> v;
-  for (int i = 0; i < kLanes<Real>; ++i) v[i] = x;
-  return v;
+  return (Vec<Real>{} + 1) * x;  // compiles to a broadcast; filling the lanes one by one does not
 }
 
-// Comparisons are written so that a NaN on the right passes through.
+// The larger (smaller) of two; a NaN on the right passes through. The compilers do not find the instruction by themselves.
+#if defined(__AVX512F__)
+inline Vec<float> at_least(Vec<float> low, Vec<float> x) { return _mm512_max_ps(low, x); }
+inline Vec<float> at_most(Vec<float> high, Vec<float> x) { return _mm512_min_ps(high, x); }
+inline Vec<double> at_least(Vec<double> low, Vec<double> x) { return _mm512_max_pd(low, x); }
+inline Vec<double> at_most(Vec<double> high, Vec<double> x) { return _mm512_min_pd(high, x); }
+#elif defined(__AVX__)
+inline Vec<float> at_least(Vec<float> low, Vec<float> x) { return _mm256_max_ps(low, x); }
+inline Vec<float> at_most(Vec<float> high, Vec<float> x) { return _mm256_min_ps(high, x); }
+inline Vec<double> at_least(Vec<double> low, Vec<double> x) { return _mm256_max_pd(low, x); }
+inline Vec<double> at_most(Vec<double> high, Vec<double> x) { return _mm256_min_pd(high, x); }
+#elif defined(__SSE2__)
+inline Vec<float> at_least(Vec<float> low, Vec<float> x) { return _mm_max_ps(low, x); }
+inline Vec<float> at_most(Vec<float> high, Vec<float> x) { return _mm_min_ps(high, x); }
+inline Vec<double> at_least(Vec<double> low, Vec<double> x) { return _mm_max_pd(low, x); }
+inline Vec<double> at_most(Vec<double> high, Vec<double> x) { return _mm_min_pd(high, x); }
+#else
 template <class V>
 inline V at_least(V low, V x) { return low > x ? low : x; }
 template <class V>
 inline V at_most(V high, V x) { return high < x ? high : x; }
+#endif
 template <class V>
 inline V magnitude(V x) { return x < 0 ? -x : x; }
 
 // Interleaves the halves of two vectors: the two steps from which any transposition is built.
-template <class Real, int... I>
-struct Shuffles;
 
 #define TUSTIN_SHUFFLES(REAL, LOW, HIGH)                                                             \
   inline Vec<REAL> interleave_low(Vec<REAL> a, Vec<REAL> b) { return __builtin_shufflevector LOW; }  \

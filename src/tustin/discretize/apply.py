@@ -19,11 +19,12 @@ def discretize(A: Tensor, B: Tensor, delta: Tensor | float, method: str | Method
     """
     rule = get_method(method)
     delta = torch.as_tensor(delta, dtype=A.dtype, device=A.device)
-    if delta.ndim == 3 and A.ndim == 2:
+    per_token = delta.ndim == 3 and A.ndim == 2
+    if per_token:
         B = input_matrix_per_token(B, *delta.shape)  # (batch, D, L, N)
-        delta = delta.unsqueeze(-1)
+        A, delta = A[:, None], delta.unsqueeze(-1)  # (D, 1, N) and (batch, D, L, 1)
     alpha, betas = rule(*torch.broadcast_tensors(delta, delta * A))
-    return alpha, *(beta * _delayed(B, j) for j, beta in enumerate(betas))
+    return alpha, *(beta * (_delayed(B, j) if per_token else B) for j, beta in enumerate(betas))
 
 
 def input_matrix_per_token(B: Tensor, batch: int, D: int, L: int) -> Tensor:
@@ -37,7 +38,5 @@ def input_matrix_per_token(B: Tensor, batch: int, D: int, L: int) -> Tensor:
 
 
 def _delayed(B: Tensor, j: int) -> Tensor:
-    """B of the token j earlier: the weight of u_{k−j} is β_j(Δ_k, z_k)·B_{k−j}."""
-    if j == 0 or B.ndim < 4:
-        return B
+    """B (batch, D, L, N) of the token j earlier: the weight of u_{k−j} is β_j(Δ_k, z_k)·B_{k−j}."""
     return torch.nn.functional.pad(B, (0, 0, j, 0))[:, :, : B.shape[2]]

@@ -113,11 +113,15 @@ def _check_facts(method: Method) -> None:
 
     low, high = method.stable
     insist(low < high, f"declares the empty stability interval [{low}, {high}]")
-    inside = alpha.abs()[..., (z >= low) & (z <= high)]
-    insist(bool((inside <= 1 + 1e-12).all()), f"|α| exceeds 1 inside its interval [{low:g}, {high:g}]")
-    if math.isfinite(low):
-        beyond, _ = method(delta[0], torch.tensor([low * 1.001], dtype=torch.float64))
-        insist(bool((beyond.abs() > 1).all()), f"|α| ≤ 1 just below {low:g}: its interval is larger")
+    ends = [(end, outwards) for end, outwards in ((low, -1), (high, 1)) if math.isfinite(end)]
+    inside = torch.cat([z[(z >= low) & (z <= high)], z.new_tensor([end for end, _ in ends])])
+    exceeds = method(delta, inside)[0].abs() > 1 + 1e-12
+    insist(not exceeds.any(), f"|α| exceeds 1 inside its interval [{low:g}, {high:g}]")
+    for end, outwards in ends:
+        beyond = z.new_tensor([end + outwards * 1e-3 * max(1.0, abs(end))])
+        insist(
+            bool((method(delta[0], beyond)[0].abs() > 1).all()), f"|α| ≤ 1 just beyond {end:g}: its interval is larger"
+        )
 
     total = torch.stack([b.expand(delta.numel(), z.numel()) for b in betas]).sum(0)
     settles = bool(torch.allclose(alpha.expand_as(total), 1 + z * total / delta, rtol=0, atol=1e-9))

@@ -24,7 +24,7 @@ def _raw(delta: Tensor, z: Tensor) -> Coefficients:
 def _limited(delta: Tensor, z: Tensor) -> Coefficients:
     beyond = z < Z_STAR
     shrink = (Z_STAR / z.where(beyond, Z_STAR)).where(beyond, 1.0)  # Δ_eff/Δ
-    return _raw(delta * shrink, z.clamp(min=Z_STAR))
+    return _raw(delta * shrink, z.where(~beyond, Z_STAR))  # not clamp: at z* itself its gradient is 0
 
 
 RK4 = register(
@@ -50,7 +50,7 @@ RK4_RAW = register(
         order=1,
         held_order=4,
         exact_equilibrium=True,
-        stable=(-2.7852935634052822, 0),
+        stable=(-2.7852935634052816, 0),
         source="paper, RK4",
     )
 )

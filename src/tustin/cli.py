@@ -1,0 +1,316 @@
+"""The `tustin` command: one table of commands, and the promise that a mistake is one line and not a traceback."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from . import METHODS, Method, __version__
+from .discretize.base import unknown
+
+
+class UsageError(Exception):
+    """The command line itself is wrong: exit code 2."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One subcommand; what it needs beyond this module it imports inside `run`, so that others start quickly."""
+
+    name: str
+    summary: str
+    details: str
+    """What `tustin NAME --help` says below the options: what comes out, and examples."""
+    configure: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 141 pipe closed."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    debug = "--debug" in argv  # asked for here, because a mistake may come before the arguments are parsed
+    try:
+        _dispatch(argv)
+        sys.stdout.flush()  # a closed pipe must show up here, not while the interpreter shuts down
+        return 0
+    except BrokenPipeError:
+        _abandon_output()
+        return 141
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        return 130
+    except UsageError as error:
+        return _fail(error, 2)
+    except Exception as error:
+        if debug:
+            raise
+        return _fail(error, 1)
+
+
+def _dispatch(argv: list[str]) -> None:
+    parser = _parser()
+    name = next((word for word in argv if not word.startswith("-")), None)
+    if name is not None and name not in COMMANDS:  # argparse would not suggest the nearest
+        raise UsageError(unknown("command", name, list(COMMANDS)))
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit:  # argparse has printed the help or the version; its errors are UsageError
+        return
+    if args.command is None:
+        parser.print_help()
+    else:
+        COMMANDS[args.command].run(args)
+
+
+def _fail(error: Exception, code: int) -> int:
+    text = " ".join(str(error).split())  # one line, whatever the message holds
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif not isinstance(error, UsageError | ValueError | RuntimeError | OSError):  # nobody wrote this for a user
+        text = f"{type(error).__name__}: {text} (run again with --debug for the traceback)"
+    print(f"tustin: error: {text}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # the disk is full, say: the line above has told
+        _abandon_output()
+    return code
+
+
+def _abandon_output() -> None:
+    """Drop what is still buffered; the interpreter would try to write it at exit and complain once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with a mistake raised to `main` instead of printed below five lines of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see '{self.prog} --help')")
+
+
+def _parser() -> _Parser:
+    shared = _Parser(add_help=False)
+    shared.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    options: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    parser = _Parser(
+        prog="tustin",
+        description="State-space models whose discretization is a part you choose.",
+        epilog="examples:\n  tustin methods\n  tustin doctor --json\n\n'tustin COMMAND --help' says more about each.",
+        parents=[shared],
+        **options,
+    )
+    parser.add_argument("--version", action="version", version=f"tustin {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for command in COMMANDS.values():
+        subparser = commands.add_parser(
+            command.name,
+            help=command.summary,
+            description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+            epilog=command.details,
+            parents=[shared],
+            **options,
+        )
+        command.configure(subparser)
+    return parser
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def print_json(facts: object) -> None:
+    """Strict JSON: an infinite number becomes the string "inf" or "-inf", which `float` reads back."""
+    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(_without_infinities(facts), indent=2, ensure_ascii=not utf8, allow_nan=False))
+
+
+def _without_infinities(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_infinities(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_infinities(item) for item in value]
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
+
+
+def print_rich(render: Callable[[int], Sequence[Any]]) -> None:
+    """Tables and text for the width of the terminal; plain where the output is not one.
+
+    Rendered first and written afterwards, because rich would end the program by itself on a closed pipe.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)  # a formula is not markup
+    with console.capture() as capture:
+        console.print(*render(console.width), sep="\n")
+    text = "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, errors="replace").decode(encoding))  # a terminal without Greek letters
+
+
+# --- tustin methods ---------------------------------------------------------------------------------------------------
+
+
+def _configure_methods(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
+    parser.add_argument(
+        "--plot", metavar="FILE", type=_picture_path, help="also draw what the rules do into FILE (.png, .svg or .pdf)"
+    )
+
+
+def _picture_path(text: str) -> Path:
+    from .discretize import picture
+
+    try:
+        picture.format_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return Path(text)
+
+
+def _run_methods(args: argparse.Namespace) -> None:
+    if args.plot:  # first: if it cannot be written, the error stands alone
+        from .discretize import picture
+
+        picture.save(args.plot, list(METHODS.values()))
+    if args.json:
+        print_json({"tustin": __version__, "methods": [method_facts(method) for method in METHODS.values()]})
+    else:
+        print_rich(lambda width: [*_methods_tables(width), _METHODS_LEGEND])
+    if args.plot:
+        print(f"tustin: wrote {args.plot}", file=sys.stderr)
+
+
+def method_facts(method: Method) -> dict[str, Any]:
+    """What a rule declares about itself, as plain data."""
+    return {
+        "name": method.name,
+        "alpha": method.alpha,
+        "betas": list(method.betas),
+        "samples": method.taps,
+        "order": method.order,
+        "held_order": method.held_order,
+        "stable": list(method.stable),
+        "exact_equilibrium": method.exact_equilibrium,
+        "source": method.source,
+    }
+
+
+def _methods_tables(width: int) -> list[Any]:
+    """One table where there is room for it; otherwise the formulas first, then the facts."""
+    from rich import box
+    from rich.table import Table
+
+    split = width < 160
+    formulas, facts = _FORMULA_COLUMNS, _FACT_COLUMNS
+    groups = [formulas, {"name": _FORMULA_COLUMNS["name"], **facts}] if split else [{**formulas, **facts}]
+    tables: list[Any] = []
+    for columns in groups:
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+        for header in columns:
+            table.add_column(header, style="bold" if header == "name" else None, no_wrap=header == "name")
+        for method in METHODS.values():
+            table.add_row(*(describe(method) for describe in columns.values()))
+        tables += [table, ""]
+    return tables
+
+
+def _interval(low: float, high: float) -> str:
+    left = "(−∞" if math.isinf(low) else f"[{low:.4g}"
+    right = "∞)" if math.isinf(high) else f"{high:.4g}]"
+    return f"{left}, {right}".replace("-", "−")
+
+
+def _betas(method: Method) -> str:
+    if method.taps == 1:
+        return method.betas[0]
+    return "\n".join(f"u_{f'{{k−{j}}}' if j else 'k'}: {formula}" for j, formula in enumerate(method.betas))
+
+
+_FORMULA_COLUMNS: dict[str, Callable[[Method], str]] = {
+    "name": lambda method: method.name,
+    "α": lambda method: method.alpha,
+    "β": _betas,
+}
+_FACT_COLUMNS: dict[str, Callable[[Method], str]] = {
+    "samples": lambda method: str(method.taps),
+    "order,\nsmooth\ninput": lambda method: str(method.order),
+    "order,\nheld\ninput": lambda method: "exact" if math.isinf(method.held_order) else f"{method.held_order:g}",
+    "stable\nfor z in": lambda method: _interval(*method.stable),
+    "exact\nequi-\nlibrium": lambda method: "yes" if method.exact_equilibrium else "no",
+    "source": lambda method: method.source,
+}
+
+_METHODS_LEGEND = """\
+One step of h' = A·h + B·u is h_k = α·h_{k−1} + β·B·u_k, where z = Δ·A.
+φ1(z) = (e^z − 1)/z, φ2(z) = (φ1(z) − 1)/z, φ3(z) = (φ2(z) − 1/2)/z, and so on.
+order: the power of Δ with which the error falls, for a smooth input and for one
+that really is held over each step; 0 means that it does not fall.
+exact equilibrium: a constant input settles where the continuous system does."""
+
+_METHODS_DETAILS = """\
+--json prints {"tustin": version, "methods": [...]}: name, alpha, betas (one formula per input sample, newest first),
+samples, order, held_order, stable ([low, high] for z), exact_equilibrium, source. JSON has no infinity: such a number
+is the string "inf" or "-inf", which Python's float() reads back. A held_order of "inf" means exact.
+
+examples:
+  tustin methods
+  tustin methods --plot methods.png
+  tustin methods --json --plot methods.svg > methods.json"""
+
+
+# --- tustin doctor ----------------------------------------------------------------------------------------------------
+
+
+def _configure_doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
+
+
+def _run_doctor(args: argparse.Namespace) -> None:
+    from . import doctor
+
+    facts = doctor.collect()
+    if args.json:
+        print_json(facts)
+    else:
+        print_rich(lambda width: doctor.render(facts))
+
+
+_DOCTOR_DETAILS = """\
+Add its output to a bug report: it names neither user nor host.
+
+examples:
+  tustin doctor
+  tustin doctor --json > doctor.json"""
+
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command(
+            "methods",
+            "list the discretization rules and what they do",
+            _METHODS_DETAILS,
+            _configure_methods,
+            _run_methods,
+        ),
+        Command(
+            "doctor",
+            "show versions, processor and the scan backends of this machine",
+            _DOCTOR_DETAILS,
+            _configure_doctor,
+            _run_doctor,
+        ),
+    )
+}
+"""Every command, in the order of the help: a new one needs an entry here and nothing else."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

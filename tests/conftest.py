@@ -1,0 +1,35 @@
+"""What every test shares: hypothesis without clocks or chance, poisoned memory, and a registry left as found."""
+
+import os
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+import torch
+
+from tustin import METHODS
+
+# The same examples every run and no deadline: a red test is red for a reason, not for a busy machine.
+hypothesis.settings.register_profile("tustin", deadline=None, derandomize=True, database=None, max_examples=25)
+hypothesis.settings.load_profile("tustin")
+
+# Workers of pytest-xdist share the cores: as many pools of threads as cores, all spinning, would be slower than none.
+torch.set_num_threads(max(1, torch.get_num_threads() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
+
+
+@pytest.fixture(autouse=True)
+def poisoned_memory() -> Iterator[None]:
+    """`torch.empty` gives NaN, so that reading what was never written shows."""
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms, without importing the compiler
+    yield
+    torch.set_deterministic_debug_mode(before)
+
+
+@pytest.fixture
+def clean_registry() -> Iterator[None]:
+    """Whatever the test registers is gone after it."""
+    before = dict(METHODS)
+    yield
+    METHODS.clear()
+    METHODS.update(before)

@@ -1,0 +1,241 @@
+"""What each rule declares about itself is true, and `register` believes none of it unseen."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests import convergence
+from tests.tolerances import VALUES, assert_close
+from tustin import METHODS, Method, register, selective_scan
+from tustin.discretize import discretize, get_method, higher_order_hold
+
+ZOH, RK4, RK4_RAW = METHODS["zoh"], METHODS["rk4"], METHODS["rk4_raw"]
+UNIT_OF_TIME_MATTERS = {"foh", "pol", "hoh", "hoh3"}
+each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+
+
+def double(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+# ── what a rule means ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@each_method
+def test_constant_input_settles_where_declared(method: Method) -> None:
+    """α = 1 + z·Σβ/Δ exactly where `exact_equilibrium`; elsewhere it fails visibly, by 1 % at z = −1, Δ = 0.5."""
+    z, delta = -torch.logspace(-3, math.log10(80), 50).double(), double(0.5)
+    alpha, betas = method(delta.expand_as(z), z)
+    if method.exact_equilibrium:
+        assert_close(1 + z * sum(betas) / delta, alpha)
+    alpha, betas = method(delta, double(-1))
+    gap = abs(float(1 - sum(betas) / delta - alpha))
+    assert (gap < 1e-12) == method.exact_equilibrium
+    assert method.exact_equilibrium or gap > 0.01
+
+
+@each_method
+def test_scan_of_a_constant_input_ends_at_the_continuous_equilibrium(method: Method) -> None:
+    """The same by running it: h' = −2h + u with u = 1 settles at 1/2, or somewhere else."""
+    one = torch.ones(1, 1, dtype=torch.float64)
+    u = torch.ones(1, 1, 60, dtype=torch.float64)
+    y = selective_scan(u, torch.full_like(u, 0.5), -2 * one, one, one, method=method, backend="reference")
+    assert (abs(float(y[0, 0, -1]) - 0.5) < 1e-12) == method.exact_equilibrium
+
+
+@given(st.sampled_from(sorted(METHODS)), st.floats(0, 1), st.floats(1e-8, 10))
+def test_alpha_stays_within_one_on_the_declared_interval(name: str, where: float, delta: float) -> None:
+    """|α| ≤ 1 for z anywhere in the interval; an unbounded one is tried down to −10⁴."""
+    low, high = METHODS[name].stable
+    alpha, _ = METHODS[name](double(delta), double(max(low, -1e4) * where**3 + high))
+    assert float(alpha.abs()) <= 1 + VALUES[torch.float64]
+
+
+def test_raw_rk4_leaves_the_unit_circle_and_the_limiter_does_not() -> None:
+    """At z = −2.79 the plain polynomial exceeds 1; at ViM's initial z = −16·ln 2 it is 454, and `rk4` still 0.27."""
+    alpha, _ = RK4_RAW(double(1, 1, 1), double(-2.785, -2.79, -16 * math.log(2)))
+    assert float(alpha[0]) < 1 < float(alpha[1])
+    assert float(alpha[2]) == pytest.approx(454, abs=1)
+    assert RK4_RAW.stable[0] == pytest.approx(-2.785293563405282, rel=1e-15)
+    assert float(RK4(double(1), double(-11))[0]) == pytest.approx(0.2704, abs=1e-4)
+
+
+@given(st.floats(-1.5960716, 0), st.floats(0, 10))
+def test_rk4_is_the_plain_rule_before_its_limit(z: float, delta: float) -> None:
+    for got, expected in zip(_flat(RK4, delta, z), _flat(RK4_RAW, delta, z), strict=True):
+        assert got == expected
+
+
+@given(st.floats(-1e4, -1.5960717), st.floats(1e-8, 10))
+def test_rk4_limits_the_step_beyond(z: float, delta: float) -> None:
+    """Beyond z* the rule is the plain one with Δ_eff = z*/A: α no longer changes, β is that of the shorter step."""
+    z_star = -1.5960716379833216
+    alpha, beta = _flat(RK4, delta, z)
+    at_limit, beta_at_limit = _flat(RK4_RAW, delta * z_star / z, z_star)
+    assert alpha == at_limit == pytest.approx(0.27039, abs=1e-5)
+    assert beta == pytest.approx(beta_at_limit, rel=1e-12)
+
+
+def _flat(method: Method, delta: float, z: float) -> list[float]:
+    alpha, betas = method(double(delta), double(z))
+    return [float(alpha), *map(float, betas)]
+
+
+@each_method
+def test_unit_of_time(method: Method) -> None:
+    """Seconds or milliseconds (Δ → cΔ, A → A/c, B → B/c) describe one system; the paper's holds tell them apart."""
+    A, B, delta, c = double(-0.3, -2, -9), double(1, 2, -1), 0.4, 1000.0
+    alpha, *betas = discretize(A, B, delta, method)
+    alpha_c, *betas_c = discretize(A / c, B / c, c * delta, method)
+    assert_close(alpha_c, alpha)
+    same = all(torch.allclose(b, b_c, rtol=1e-12) for b, b_c in zip(betas, betas_c, strict=True))
+    assert same == (method.name not in UNIT_OF_TIME_MATTERS)
+
+
+# ── order of convergence, measured ───────────────────────────────────────────────────────────────────────────────────
+
+
+@each_method
+def test_order_on_a_smooth_input(method: Method) -> None:
+    """Each halving of the step divides the error by 2^order. Order 0: the error stays, no matter how short the step."""
+    _assert_order(method.order, convergence.errors(method, convergence.smooth_input, convergence.smooth_solution))
+
+
+@each_method
+def test_order_on_a_held_input(method: Method) -> None:
+    """The same for an input that is constant over every step, which is all a one-sample rule can know; inf is exact."""
+    _assert_order(method.held_order, convergence.errors(method, convergence.held_input, convergence.held_solution))
+
+
+def _assert_order(declared: float, errors: list[float]) -> None:
+    if declared == math.inf:
+        assert max(errors) < 1e-13
+    elif declared == 0:
+        assert min(errors) > 0.05
+    else:
+        assert min(errors) > 1e-13  # not exact: a slope of rounding errors would mean nothing
+        assert convergence.slopes(errors) == pytest.approx([declared] * 3, abs=0.1)
+
+
+# ── higher-order holds ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_hold_of_degree_zero_is_zero_order_hold() -> None:
+    z = torch.cat([torch.zeros(1), -torch.logspace(-6, 1.9, 50)]).double()
+    for got, expected in zip(_tensors(higher_order_hold(0), z), _tensors(ZOH, z), strict=True):
+        assert torch.equal(got, expected)
+    assert (higher_order_hold(0).exact_equilibrium, higher_order_hold(0).held_order) == (True, math.inf)
+
+
+def test_holds_up_to_any_degree_add_the_papers_terms() -> None:
+    """B̄_n − B̄_{n−1} = A^{−(n+1)}·(e^{AΔ} − Σ_{k≤n}(AΔ)^k/k!)/n!, written as printed; z = −4 so it hardly cancels."""
+    A, delta = -2.0, 2.0
+    for n in range(1, 6):
+        tail = math.exp(A * delta) - sum((A * delta) ** k / math.factorial(k) for k in range(n + 1))
+        expected = A ** -(n + 1) * tail / math.factorial(n)
+        step = _flat(higher_order_hold(n), delta, A * delta)[1] - _flat(higher_order_hold(n - 1), delta, A * delta)[1]
+        assert step == pytest.approx(expected, rel=1e-12)
+    assert _flat(METHODS["hoh"], 2, -4) == _flat(higher_order_hold(2), 2, -4)
+    assert _flat(METHODS["hoh3"], 2, -4) == _flat(higher_order_hold(3), 2, -4)
+
+
+def test_hold_of_degree_five_runs_and_registers(clean_registry: None) -> None:
+    """A degree that is not built in: as an object and, once registered, by name."""
+    hold = higher_order_hold(5)
+    one, u = torch.ones(1, 1).double(), torch.ones(1, 1, 4).double()
+    y = selective_scan(u, u / 2, -one, one, one, method=hold, backend="reference")
+    alpha, beta = _flat(hold, 0.5, -0.5)
+    assert float(y[0, 0, 1]) == pytest.approx(alpha * beta + beta, rel=1e-12)
+    register(hold)
+    by_name = selective_scan(u, u / 2, -one, one, one, method="hoh5", backend="reference")
+    assert torch.equal(by_name, y)
+
+
+def test_hold_needs_a_degree_of_zero_or_more() -> None:
+    with pytest.raises(ValueError, match="degree must be 0 or more, got -1"):
+        higher_order_hold(-1)
+
+
+def _tensors(method: Method, z: Tensor) -> list[Tensor]:
+    alpha, betas = method(double(0.3).expand_as(z), z)
+    return [alpha, *betas]
+
+
+# ── the registry ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+FALSE_FACTS = {
+    "interval reaches too far below": (RK4_RAW, {"stable": (-3.5, 0)}, r"\|α\| exceeds 1"),
+    "interval reaches a little too far below": (RK4_RAW, {"stable": (-2.8, 0)}, r"\|α\| exceeds 1"),
+    "interval without end": (RK4_RAW, {"stable": (-math.inf, 0)}, r"\|α\| exceeds 1"),
+    "interval ends too early": (ZOH, {"stable": (-5, 0)}, "its interval is larger"),
+    "interval reaches above zero": (ZOH, {"stable": (-math.inf, 0.5)}, r"\|α\| exceeds 1"),
+    "interval stops short of zero": (ZOH, {"stable": (-math.inf, -1)}, "its interval is larger"),
+    "empty interval": (ZOH, {"stable": (0, 0)}, "empty stability interval"),
+    "claims an exact equilibrium": (METHODS["mamba"], {"exact_equilibrium": True}, "exact_equilibrium=True"),
+    "denies its exact equilibrium": (ZOH, {"exact_equilibrium": False}, "exact_equilibrium=False"),
+    "too many taps": (ZOH, {"betas": ("Δ·φ1", "0")}, "declares 2 input samples"),
+    "no taps": (ZOH, {"betas": ()}, "declares 0 input samples"),
+    "claims to converge": (METHODS["foh"], {"order": 1, "held_order": 1}, "does not tend to the continuous system"),
+    "denies that it converges": (ZOH, {"order": 0, "held_order": 0}, "it tends to the continuous system"),
+    "converges for one input only": (ZOH, {"order": 0}, "it tends to the continuous system"),
+    "not finite at z = 0": (
+        ZOH,
+        {"coefficients": lambda delta, z: (z.exp(), (delta * z.expm1() / z,))},
+        "not finite",
+    ),
+    "a bare tensor for the taps": (ZOH, {"coefficients": lambda delta, z: (z.exp(), delta)}, "in a tuple"),
+}
+
+
+@pytest.mark.parametrize(("method", "change", "message"), FALSE_FACTS.values(), ids=FALSE_FACTS)
+def test_register_refuses_a_false_fact(
+    method: Method, change: dict[str, object], message: str, clean_registry: None
+) -> None:
+    """One lie about an otherwise true rule is found, the sentence names the rule, and nothing is registered."""
+    liar = dataclasses.replace(method, **{"name": "liar", **change})
+    with pytest.raises(ValueError, match=message) as caught:
+        register(liar)
+    assert "'liar'" in str(caught.value)
+    assert "liar" not in METHODS
+
+
+@pytest.mark.parametrize("name", ["", "two words", "1st", "a-b"])
+def test_register_refuses_a_bad_name(name: str) -> None:
+    with pytest.raises(ValueError, match="plain identifier"):
+        register(dataclasses.replace(ZOH, name=name))
+
+
+def test_register_refuses_a_taken_name() -> None:
+    with pytest.raises(ValueError, match="'zoh' is already registered"):
+        register(dataclasses.replace(METHODS["mamba"], name="zoh"))
+    assert METHODS["zoh"] is ZOH
+
+
+@each_method
+def test_the_truth_is_accepted(method: Method, clean_registry: None) -> None:
+    """The control of the tests above: the same rule with its true facts registers under another name."""
+    twin = register(dataclasses.replace(method, name="twin"))
+    assert METHODS["twin"] is twin is get_method("twin") is get_method(twin)
+
+
+@each_method
+def test_facts_are_complete(method: Method) -> None:
+    """Every rule says its formulas and its source, one formula per tap, under the name it is registered by."""
+    assert METHODS[method.name] is method
+    assert method.taps == len(method.betas) == 1
+    assert method.alpha
+    assert all(method.betas)
+    assert method.source
+    assert method.held_order >= method.order >= 0
+
+
+def test_unknown_method_lists_the_known_and_the_closest() -> None:
+    with pytest.raises(
+        ValueError, match=r"unknown method 'blil' \(did you mean 'bil'\?\); known: mamba, zoh, foh, bil"
+    ):
+        get_method("blil")

@@ -1,0 +1,77 @@
+"""Arguments for `selective_scan`, and the backends and methods to run it with."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from tustin import METHODS
+from tustin.scan import BACKENDS
+
+FORMS = ("constant", "token", "grouped")
+OPTIONAL = ("D", "z", "delta_bias", "initial_state")
+CPU = torch.device("cpu")
+
+
+def methods_of(backend: str) -> list[str]:
+    """The registered rules that `backend` runs on the CPU; all of them if it cannot even be asked."""
+    refuses = BACKENDS[backend].refuses
+    return [name for name, method in METHODS.items() if BACKENDS[backend].missing() or not refuses(CPU, method)]
+
+
+def _param(backend: str, *more: str) -> object:
+    reason = BACKENDS[backend].missing()
+    return pytest.param(backend, *more, marks=pytest.mark.skip(reason=reason) if reason else ())
+
+
+each_backend = pytest.mark.parametrize("backend", [_param(b) for b in BACKENDS])
+each_run = pytest.mark.parametrize(("backend", "method"), [_param(b, m) for b in BACKENDS for m in methods_of(b)])
+
+
+def system(
+    batch: int = 2,
+    D: int = 4,
+    L: int = 5,
+    N: int = 3,
+    *,
+    B: str = "token",
+    C: str = "token",
+    optional: tuple[str, ...] = (),
+    method: str = "mamba",
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """Random arguments of the given sizes and forms, by name.
+
+    z = ΔA reaches −8, so that `rk4` uses its limiter, but stays inside the interval on which `method` is stable:
+    outside, the states of `rk4_raw` grow until rounding is all there is.
+    """
+    fastest = min(4.0, -METHODS[method].stable[0] / 2.5)  # no step below exceeds 2.5, softplus or not
+    random = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random, dtype=torch.float64)
+
+    def uniform(low: float, high: float, *shape: int) -> Tensor:
+        return low + (high - low) * torch.rand(*shape, generator=random, dtype=torch.float64)
+
+    def matrix(form: str) -> Tensor:
+        groups = next(g for g in (2, 3, 1) if D % g == 0)
+        return normal(*{"constant": (D, N), "token": (batch, N, L), "grouped": (batch, groups, N, L)}[form])
+
+    arguments = {
+        "u": normal(batch, D, L),
+        "delta": uniform(0.05, 2.0, batch, D, L),
+        "A": -uniform(0.2, fastest, D, N),
+        "B": matrix(B),
+        "C": matrix(C),
+        "D": normal(D),
+        "z": normal(batch, D, L),
+        "delta_bias": uniform(0.0, 0.3, D),
+        "initial_state": normal(batch, D, N),
+    }
+    return {name: t.to(dtype) for name, t in arguments.items() if name not in OPTIONAL or name in optional}
+
+
+def cast(arguments: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """The same arguments in another dtype."""
+    return {name: tensor.to(dtype) for name, tensor in arguments.items()}
