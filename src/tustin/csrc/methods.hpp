@@ -1,10 +1,10 @@
 // The discretizations. A method says
 //   Token:     what it wants to know of one token: of its steps Δ and inputs u, a vector of channels each;
 //   Channel:   what it wants to know of one state of these channels: of A;
-//   step:      the state after the token, from the state h before it and B;
-//   gradients: what the backward pass needs (docs/math.md derives it).
+//   step:      the state after the token, from the state h before it and B; and what is worth keeping of the work;
+//   gradients: what the backward pass needs (docs/math.md derives it), with the help of what step kept.
 // `fast` promises that every e^z is a normal number and that no Channel is `exact`.
-// The names at the end are compared with the Python registry by a test.
+// A method is made known by its name in scan.h; a test compares these names with the Python registry.
 #pragma once
 
 #include "phi.hpp"
@@ -27,12 +27,12 @@ struct Plain {
   static constexpr bool kHasFast = false;  // whether `fast` makes a difference
   struct Token {
     V delta, input;  // Δ and Δ·u
-    Token(V d, V u) : delta(d), input(d * u) {}
+    TUSTIN_INLINE Token(V d, V u) : delta(d), input(d * u) {}
   };
   struct Channel {
     V A;
     static constexpr bool exact = false;
-    Channel(V a, V) : A(a) {}
+    TUSTIN_INLINE Channel(V a, V) : A(a) {}
   };
 };
 
@@ -42,13 +42,13 @@ struct mamba : Plain<Real> {
   using typename Plain<Real>::Token, typename Plain<Real>::Channel;
   static constexpr bool kHasFast = true;
   template <bool fast, class Entry>
-  static V step(const Token& t, const Channel& c, V h, Entry B) {
-    return h * Exponential<Real, fast>(t.delta * c.A).minus_one() + (t.input * B + h);
+  static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
+    kept = Exponential<Real, fast>(t.delta * c.A).minus_one();
+    return h * kept + (t.input * B + h);
   }
   template <bool fast>
-  static Gradients<Real> gradients(const Token& t, const Channel& c) {
-    const V alpha = Exponential<Real, fast>(t.delta * c.A).minus_one() + 1;
-    return {alpha, alpha, t.delta, V{}, splat(Real(1))};
+  static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel&, V kept) {
+    return {kept + 1, kept + 1, t.delta, V{}, splat(Real(1))};
   }
 };
 
@@ -64,26 +64,28 @@ struct Hold {
 
   struct Token : Powers<Real> {
     V input, P;
-    Token(V delta, V u) : Powers<Real>(delta), input(u), P(p1 + p2 * this->d1 + p3 * this->d2 + p4 * this->d3) {}
+    TUSTIN_INLINE Token(V delta, V u) : Powers<Real>(delta), input(u), P(p1 + p2 * this->d1 + p3 * this->d2 + p4 * this->d3) {}
   };
   struct Channel {
     V A, inverse_A;
     V w, d2, d3;  // the weights of w, Δ²/2 and Δ³/6 in β
     bool exact;   // some |A| is too small for the fast ladder
-    Channel(V A, V i) : A(A), inverse_A(i), w(i * (p1 + i * (p2 + i * (p3 + i * p4)))), d2(-i * (p3 + i * p4)), d3(-i * p4) {
+    TUSTIN_INLINE Channel(V A, V i) : A(A), inverse_A(i), w(i * (p1 + i * (p2 + i * (p3 + i * p4)))), d2(-i * (p3 + i * p4)), d3(-i * p4) {
+      Real size[kLanes<Real>];
+      store(size, magnitude(A));
       exact = false;
-      for (int lane = 0; lane < kLanes<Real>; ++lane) exact |= magnitude(A)[lane] < Real(Rule::kSmall);
+      for (const Real lane : size) exact |= lane < Real(Rule::kSmall);
     }
   };
 
   template <bool fast, class Entry>
-  static V step(const Token& t, const Channel& c, V h, Entry B) {
+  static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
     if (!fast && c.exact) {
       const auto x = Ladder<Real>::exact(t, c.A, c.inverse_A);
       return h * x.expm1 + (beta(x) * (t.input * B) + h);
     }
     const Exponential<Real, fast> e(t.d1 * c.A);
-    const V w = e.minus_one_minus_z();
+    const V w = kept = e.minus_one_minus_z();
     V beta = w * c.w;
     if constexpr (p1 != 0) beta += t.d1 * p1;
     if constexpr (p3 != 0) beta += t.d2 * c.d2;
@@ -91,18 +93,18 @@ struct Hold {
     return h * (w + e.z) + (beta * (t.input * B) + h);
   }
   template <bool fast>
-  static Gradients<Real> gradients(const Token& t, const Channel& c) {
+  static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel& c, V kept) {
     const auto x = !fast && c.exact ? Ladder<Real>::exact(t, c.A, c.inverse_A)
-                                    : Ladder<Real>::template quick<fast>(t, c.A, c.inverse_A);
+                                    : Ladder<Real>::quick(t, kept, c.A, c.inverse_A);
     V up{};  // Σ_j j·p_j x_{j+1}
     if constexpr (p1 != 0) up += p1 * x.x2;
     if constexpr (p2 != 0) up += 2 * p2 * x.x3;
     if constexpr (p3 != 0) up += 3 * p3 * x.x4;
     if constexpr (p4 != 0) up += 4 * p4 * x.x5;
-    const V alpha = x.expm1 + 1, b = beta(x);
-    return {alpha, alpha, b, t.d1 * b - up, t.P + c.A * b};
+    const V b = beta(x);
+    return {x.expm1 + 1, x.expm1 + 1, b, t.d1 * b - up, t.P + c.A * b};
   }
-  static V beta(const Ladder<Real>& x) {
+  static TUSTIN_INLINE V beta(const Ladder<Real>& x) {
     V sum{};
     if constexpr (p1 != 0) sum += p1 * x.x1;
     if constexpr (p2 != 0) sum += p2 * x.x2;
@@ -139,16 +141,17 @@ template <class Real>
 struct bil : Plain<Real> {
   using V = Vec<Real>;
   using typename Plain<Real>::Token, typename Plain<Real>::Channel;
-  static V rho(V z) { return 1 / (1 - z * Real(0.5)); }
+  static TUSTIN_INLINE V rho(V z) { return 1 / (1 - z * Real(0.5)); }
   template <bool, class Entry>
-  static V step(const Token& t, const Channel& c, V h, Entry B) {
+  static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
     const V z = t.delta * c.A;
-    return rho(z) * (z * h + t.input * B) + h;
+    kept = rho(z);
+    return kept * (z * h + t.input * B) + h;
   }
   template <bool>
-  static Gradients<Real> gradients(const Token& t, const Channel& c) {
-    const V z = t.delta * c.A, r = rho(z), r2 = r * r;
-    return {1 + z * r, r2, t.delta * r, t.delta * t.delta * r2 * Real(0.5), r2};
+  static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel& c, V kept) {
+    const V z = t.delta * c.A, r2 = kept * kept;
+    return {1 + z * kept, r2, t.delta * kept, t.delta * t.delta * r2 * Real(0.5), r2};
   }
 };
 
@@ -157,18 +160,19 @@ template <class Real>
 struct rk4_raw : Plain<Real> {
   using V = Vec<Real>;
   using typename Plain<Real>::Token, typename Plain<Real>::Channel;
-  static V b(V z) { return 1 + z * (Real(1. / 2) + z * (Real(1. / 6) + z * Real(1. / 24))); }
-  static V b_z(V z) { return Real(1. / 2) + z * (Real(1. / 3) + z * Real(1. / 8)); }
-  static V alpha_z(V z) { return 1 + z * (1 + z * (Real(1. / 2) + z * Real(1. / 6))); }
+  static TUSTIN_INLINE V b(V z) { return 1 + z * (Real(1. / 2) + z * (Real(1. / 6) + z * Real(1. / 24))); }
+  static TUSTIN_INLINE V b_z(V z) { return Real(1. / 2) + z * (Real(1. / 3) + z * Real(1. / 8)); }
+  static TUSTIN_INLINE V alpha_z(V z) { return 1 + z * (1 + z * (Real(1. / 2) + z * Real(1. / 6))); }
   template <bool, class Entry>
-  static V step(const Token& t, const Channel& c, V h, Entry B) {
+  static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
     const V z = t.delta * c.A;
-    return b(z) * (z * h + t.input * B) + h;
+    kept = b(z);
+    return kept * (z * h + t.input * B) + h;
   }
   template <bool>
-  static Gradients<Real> gradients(const Token& t, const Channel& c) {
-    const V z = t.delta * c.A, slope = b(z), d = alpha_z(z);
-    return {1 + z * slope, d, t.delta * slope, t.delta * t.delta * b_z(z), d};
+  static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel& c, V kept) {
+    const V z = t.delta * c.A, d = alpha_z(z);
+    return {1 + z * kept, d, t.delta * kept, t.delta * t.delta * b_z(z), d};
   }
 };
 
@@ -180,33 +184,32 @@ struct rk4 : rk4_raw<Real> {
   static constexpr Real kStar = -1.5960716379833216;
   struct Token : Raw::Token {
     V u;
-    Token(V d, V u) : Raw::Token(d, u), u(u) {}
+    TUSTIN_INLINE Token(V d, V u) : Raw::Token(d, u), u(u) {}
   };
   struct Channel : Raw::Channel {
     V longest;  // z*/A, the longest step
-    Channel(V A, V inverse_A) : Raw::Channel(A, inverse_A), longest(kStar * inverse_A) {}
+    TUSTIN_INLINE Channel(V A, V inverse_A) : Raw::Channel(A, inverse_A), longest(kStar * inverse_A) {}
   };
   template <bool, class Entry>
-  static V step(const Token& t, const Channel& c, V h, Entry B) {
+  static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
     const V z = t.delta * c.A;
     const auto beyond = z < kStar;
-    const V limited = beyond ? splat(kStar) : z, input = beyond ? c.longest * t.u : t.input;
-    return Raw::b(limited) * (limited * h + input * B) + h;
+    const V limited = select(beyond, splat(kStar), z), input = select(beyond, c.longest * t.u, t.input);
+    kept = Raw::b(limited);
+    return kept * (limited * h + input * B) + h;
   }
   template <bool fast>
-  static Gradients<Real> gradients(const Token& t, const Channel& c) {
+  static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel& c, V kept) {
     const auto beyond = t.delta * c.A < kStar;
-    Gradients<Real> g = Raw::template gradients<fast>(t, c);
-    const V b = Raw::b(splat(kStar)), beta = c.longest * b;
-    g.alpha = beyond ? 1 + kStar * b : g.alpha;
-    g.alpha_z = beyond ? V{} : g.alpha_z;
-    g.beta = beyond ? beta : g.beta;
-    g.beta_A = beyond ? -beta * c.longest * (1 / kStar) : g.beta_A;
-    g.beta_delta = beyond ? V{} : g.beta_delta;
+    Gradients<Real> g = Raw::template gradients<fast>(t, c, kept);
+    const V beta = c.longest * kept;
+    g.alpha = select(beyond, 1 + kStar * kept, g.alpha);
+    g.alpha_z = select(beyond, V{}, g.alpha_z);
+    g.beta = select(beyond, beta, g.beta);
+    g.beta_A = select(beyond, -beta * c.longest * (1 / kStar), g.beta_A);
+    g.beta_delta = select(beyond, V{}, g.beta_delta);
     return g;
   }
 };
-
-#define TUSTIN_METHODS(X) X(mamba) X(zoh) X(foh) X(bil) X(pol) X(hoh) X(hoh3) X(rk4) X(rk4_raw)
 
 }  // namespace TUSTIN_LEVEL

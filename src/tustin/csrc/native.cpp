@@ -2,18 +2,18 @@
 #include <cstring>
 
 #include "scan.h"
+#include "slices.hpp"
 
-#define TUSTIN_DECLARE(level)                                        \
-  namespace level {                                                  \
-  int run_scan(const TustinScan*, bool gradient);                    \
-  int64_t slices(int64_t D, int64_t groups_B, int64_t groups_C);     \
-  const char* method_name(int32_t method);                           \
+#define TUSTIN_DECLARE(level)                     \
+  namespace level {                               \
+  int run_scan(const TustinScan*, bool gradient); \
   }
-TUSTIN_DECLARE(baseline)
 #ifdef TUSTIN_X86_LEVELS
 TUSTIN_DECLARE(v2)
 TUSTIN_DECLARE(v3)
 TUSTIN_DECLARE(v4)
+#else
+TUSTIN_DECLARE(baseline)
 #endif
 
 namespace {
@@ -35,9 +35,10 @@ constexpr Level kLevels[] = {
      v4::run_scan},
     {"v3", [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"); },
      v3::run_scan},
-    {"v2", [] { return bool(__builtin_cpu_supports("sse4.2")); }, v2::run_scan},
-#endif
+    {"v2", [] { return true; }, v2::run_scan},
+#else
     {"baseline", [] { return true; }, baseline::run_scan},
+#endif
 };
 
 const Level* best_level() {
@@ -57,9 +58,14 @@ int tustin_scan_backward(const TustinScan* scan) { return current->run_scan(scan
 
 int tustin_chunk_length(void) { return TUSTIN_CHUNK; }
 int64_t tustin_slices(int64_t D, int64_t groups_B, int64_t groups_C) {
-  return baseline::slices(D, groups_B, groups_C);
+  return Slices(D, groups_B, groups_C).count();
 }
-const char* tustin_method_name(int32_t method) { return baseline::method_name(method); }
+const char* tustin_method_name(int32_t method) {
+#define TUSTIN_NAME(name) #name,
+  static const char* const names[] = {TUSTIN_METHODS(TUSTIN_NAME) nullptr};
+#undef TUSTIN_NAME
+  return names[method];
+}
 
 const char* tustin_cpu_level(void) { return current->name; }
 

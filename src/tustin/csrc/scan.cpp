@@ -8,47 +8,18 @@
 //
 // Walking time backwards is walking forwards with negative strides, so nothing here knows the direction. No sum depends on
 // the number of threads: each is either made by one task, or of partial sums added in a fixed order.
-#include "scan.h"
-
 #include <cstdlib>
 #include <new>
 
 #include "methods.hpp"
+#include "scan.h"
+#include "slices.hpp"
 #include "tiles.hpp"
 
 namespace TUSTIN_LEVEL {
 
 constexpr int kChunk = TUSTIN_CHUNK;
 constexpr int kMaxChannel = 6;  // vectors in the largest Method::Channel
-
-struct Slices {
-  int64_t groups, per_group, channels, group_channels;
-
-  explicit Slices(const TustinScan& a) : Slices(a.D, a.groups_B, a.groups_C) {}
-  Slices(int64_t D, int64_t groups_B, int64_t groups_C) {
-    groups = least_common_multiple(groups_B ? groups_B : 1, groups_C ? groups_C : 1);
-    group_channels = D / groups;
-    const int64_t sixteenth = (D + 15) / 16;  // no more partial sums than pay
-    channels = ((sixteenth > 32 ? sixteenth : 32) + 15) / 16 * 16;
-    per_group = (group_channels + channels - 1) / channels;
-  }
-  int64_t count() const { return groups * per_group; }
-  int64_t first(int64_t slice) const { return slice / per_group * group_channels + slice % per_group * channels; }
-  int64_t end(int64_t slice) const {
-    const int64_t group_end = (slice / per_group + 1) * group_channels, end = first(slice) + channels;
-    return end < group_end ? end : group_end;
-  }
-
- private:
-  static int64_t least_common_multiple(int64_t a, int64_t b) {
-    int64_t x = a, y = b;
-    while (y) {
-      const int64_t rest = x % y;
-      x = y, y = rest;
-    }
-    return a / x * b;
-  }
-};
 
 // Scratch memory of one thread, handed out in vector-aligned pieces.
 class Arena {
@@ -80,13 +51,13 @@ struct Entries;
 template <class Real>
 struct Entries<Real, false> {
   const Real* row;
-  Real operator[](int n) const { return row[n]; }
+  TUSTIN_INLINE Real operator[](int n) const { return row[n]; }
 };
 template <class Real>
 struct Entries<Real, true> {
   const Real* row;
   bool per_token;
-  Vec<Real> operator[](int n) const { return per_token ? splat(row[n]) : load(row + n * kLanes<Real>); }
+  TUSTIN_INLINE Vec<Real> operator[](int n) const { return per_token ? splat(row[n]) : load(row + n * kLanes<Real>); }
 };
 
 // The states of one block of channels, with everything the inner loops read at hand.
@@ -120,16 +91,16 @@ struct Task {
 
   const TustinScan& a;
   const int64_t batch, slice, first, end;
-  const int N, pitch, blocks;  // pitch: N rounded up to whole vectors
+  const int N, pitch, blocks;  // pitch: N rounded up to whole registers
   Real *B, *C;                 // per token [kChunk][pitch], or constant [blocks][N][W]
   Real* h;                     // [blocks][N][W]
   void* channels_of_method;    // Method::Channel[blocks][N]
   Real* reach;                 // [blocks][W]: the largest |A| of a channel; infinite in a block with an exact one
-  Real *u, *delta, *slope, *z, *out;  // [kChunk][W]; slope is d softplus
+  Real *u, *delta, *slope, *z, *gate, *out;  // [kChunk][W]; slope is softplus', gate is sigmoid(z)
 
   Task(const TustinScan& a, Arena& arena, int64_t index)
       : a(a), batch(index / Slices(a).count()), slice(index % Slices(a).count()), first(Slices(a).first(slice)),
-        end(Slices(a).end(slice)), N(int(a.N)), pitch((N + W - 1) / W * W), blocks(int((end - first + W - 1) / W)) {
+        end(Slices(a).end(slice)), N(int(a.N)), pitch(int(rounded_states(a.N))), blocks(int((end - first + W - 1) / W)) {
     arena.reset();
     B = arena.take<Real>(input_matrix_size());
     C = arena.take<Real>(input_matrix_size());
@@ -140,6 +111,7 @@ struct Task {
     delta = arena.take<Real>(kChunk * W);
     slope = arena.take<Real>(kChunk * W);
     z = arena.take<Real>(kChunk * W);
+    gate = arena.take<Real>(kChunk * W);
     out = arena.take<Real>(kChunk * W);
 
     for (int m = 0; m < blocks; ++m) {
@@ -161,11 +133,9 @@ struct Task {
     for (int m = 0; m < blocks; ++m) {
       V largest{};
       for (int n = 0; n < N; ++n) {
-        V A = splat(Real(-1));  // also of the lanes beyond the last channel
-        for (int i = 0; i < channels(m); ++i) A[i] = ((const Real*)a.A)[(channel(m) + i) * N + n];
-        const V size = magnitude(A);
+        const V A = partial((const Real*)a.A + channel(m) * N + n, N, m, Real(-1)), size = magnitude(A);
         const auto* c = new ((Channel*)channels_of_method + int64_t(m) * N + n)
-            Channel(A, size > Real(1e-30) ? 1 / A : V{});
+            Channel(A, select(size > Real(1e-30), 1 / A, V{}));
         largest = at_least(c->exact ? splat(Real(__builtin_inf())) : size, largest);
       }
       TUSTIN_LEVEL::store(reach + m * W, largest);
@@ -173,12 +143,16 @@ struct Task {
   }
 
   static size_t arena_bytes(const TustinScan& a, int64_t extra_states, int64_t extra) {
-    const int64_t padded = Slices(a).channels + W, pitch = (a.N + W - 1) / W * W;
+    const int64_t padded = Slices(a).channels + W, pitch = rounded_states(a.N);
     const int64_t matrix = padded * a.N > kChunk * pitch ? padded * a.N : kChunk * pitch;
-    const int64_t reals = 2 * matrix + (1 + kMaxChannel + extra_states) * padded * a.N + padded + 5 * kChunk * W + extra;
+    const int64_t reals = 2 * matrix + (1 + kMaxChannel + extra_states) * padded * a.N + padded + 6 * kChunk * W + extra;
     return size_t(reals) * sizeof(Real) + 64 * 32;
   }
 
+  static int64_t rounded_states(int64_t N) {
+    constexpr int64_t lanes = kRegisterLanes<Real>;
+    return (N + lanes - 1) / lanes * lanes;
+  }
   int64_t states() const { return int64_t(blocks) * N * W; }
   int64_t input_matrix_size() const { return states() > kChunk * pitch ? states() : kChunk * pitch; }
   int64_t channel(int block) const { return first + int64_t(block) * W; }
@@ -192,19 +166,18 @@ struct Task {
   int64_t step(int64_t stride) const { return a.reverse ? -stride : stride; }
 
   void load(const TustinTensor& t, int block, int64_t k, int tokens, Real* tile) const {
-    load_tile<Real>(t, offset(t, channel(block), k), t.stride[1], step(t.stride[2]), channels(block), tokens, tile);
+    load_tile<Real>(t, offset(t, channel(block), k), t.stride[1], step(t.stride[2]), channels(block), tokens, tile, W);
   }
   void store(const TustinTensor& t, int block, int64_t k, int tokens, const Real* tile) const {
-    store_tile<Real>(t, offset(t, channel(block), k), t.stride[1], step(t.stride[2]), channels(block), tokens, tile);
+    store_tile<Real>(t, offset(t, channel(block), k), t.stride[1], step(t.stride[2]), channels(block), tokens, tile, W);
   }
   void load_constant(const TustinTensor& t, int m, Real* matrix) const {
-    load_tile<Real>(t, channel(m) * t.stride[0], t.stride[0], t.stride[1], channels(m), N, at(matrix, m));
+    load_tile<Real>(t, channel(m) * t.stride[0], t.stride[0], t.stride[1], channels(m), N, at(matrix, m), W);
   }
   void load_per_token(const TustinTensor& t, int64_t groups, int64_t k, int tokens, Real* tile) const {
     const int64_t group = first / (a.D / groups), token = a.reverse ? a.L - 1 - k : k;
-    for (int n = 0; n < N; n += W)
-      load_tile<Real>(t, batch * t.stride[0] + group * t.stride[1] + n * t.stride[2] + token * t.stride[3], t.stride[2],
-                      step(t.stride[3]), N - n < W ? N - n : W, tokens, tile + n, pitch);
+    load_tile<Real>(t, batch * t.stride[0] + group * t.stride[1] + token * t.stride[3], t.stride[2], step(t.stride[3]), N,
+                    tokens, tile, pitch);
   }
   void load_matrices(int64_t k, int tokens) const {
     if (a.groups_B) load_per_token(a.B, a.groups_B, k, tokens, B);
@@ -213,40 +186,62 @@ struct Task {
 
   // A vector of a per-channel parameter; zero where it is not given.
   V parameter(const void* p, int block) const {
-    V v{};
-    for (int i = 0; p && i < channels(block); ++i) v[i] = ((const Real*)p)[channel(block) + i];
-    return v;
+    return p ? partial((const Real*)p + channel(block), 1, block, Real(0)) : V{};
+  }
+  // One number per channel of a block, `step` apart; `beyond` in the lanes after the last.
+  V partial(const Real* p, int64_t step, int block, Real beyond) const {
+    Real v[W];
+    for (int i = 0; i < W; ++i) v[i] = i < channels(block) ? p[i * step] : beyond;
+    return TUSTIN_LEVEL::load(v);
   }
 
+  // The element-wise functions run in several short passes over the tiles: one long chain of operations per element would
+  // leave the CPU waiting for results.
   void load_inputs(int m, int64_t k, int tokens, bool with_slope) const {
     load(a.u, m, k, tokens, u);
     load(a.delta, m, k, tokens, delta);
-    if (a.z.data) load(a.z, m, k, tokens, z);
-    if (!a.delta_bias && !a.delta_softplus) return;
-    const V bias = parameter(a.delta_bias, m);
-    for (int i = 0; i < tokens * W; i += W) {
-      const V raw = TUSTIN_LEVEL::load(delta + i) + bias;
-      TUSTIN_LEVEL::store(delta + i, a.delta_softplus ? softplus<Real>(raw) : raw);
-      if (with_slope && a.delta_softplus)
-        TUSTIN_LEVEL::store(slope + i, raw > 20 ? splat(Real(1)) : sigmoid<Real>(raw));
+    if (a.delta_bias) {
+      const V bias = parameter(a.delta_bias, m);
+      each(tokens, [&](int i) { TUSTIN_LEVEL::store(delta + i, TUSTIN_LEVEL::load(delta + i) + bias); });
     }
+    if (a.delta_softplus) {
+      Real* e = slope;
+      each(tokens, [&](int i) { TUSTIN_LEVEL::store(e + i, exp<Real>(-magnitude(TUSTIN_LEVEL::load(delta + i)))); });
+      each(tokens, [&](int i) {
+        const V x = TUSTIN_LEVEL::load(delta + i), e_x = TUSTIN_LEVEL::load(e + i);
+        TUSTIN_LEVEL::store(delta + i, softplus(x, e_x));
+        if (with_slope) TUSTIN_LEVEL::store(slope + i, softplus_slope(x, e_x));
+      });
+    }
+    if (a.z.data) {
+      load(a.z, m, k, tokens, z);
+      each(tokens, [&](int i) { TUSTIN_LEVEL::store(gate + i, exp<Real>(-TUSTIN_LEVEL::load(z + i))); });
+      each(tokens, [&](int i) { TUSTIN_LEVEL::store(gate + i, 1 / (1 + TUSTIN_LEVEL::load(gate + i))); });
+    }
+  }
+
+  template <class Pass>
+  static TUSTIN_INLINE void each(int tokens, Pass pass) {
+    for (int i = 0; i < tokens * W; i += W) pass(i);
   }
 
   // Whether every e^z of the loaded chunk is a normal number, and no channel of the block wants the exact ladder.
   bool may_be_fast(int m, int tokens) const {
     V largest{};
     for (int k = 0; k < tokens; ++k) largest = at_least(magnitude(TUSTIN_LEVEL::load(delta + k * W)), largest);
-    largest *= TUSTIN_LEVEL::load(reach + m * W);
+    Real z[W];
+    TUSTIN_LEVEL::store(z, largest * TUSTIN_LEVEL::load(reach + m * W));
     bool normal = true;
-    for (int i = 0; i < W; ++i) normal &= largest[i] < Constants<Real>::kMaxExponent - 1;
+    for (const Real lane : z) normal &= lane < Constants<Real>::kMaxExponent - 1;
     return normal;
   }
 
-  // The recurrence over one chunk: from the states h, `next` apart after each token; y = Σ C h into out.
+  // The recurrence over one chunk, y = Σ C h into out. Either the states at `from` are updated in place, or, where there
+  // is room for what the backward pass wants to know, those after each token and what the method keeps are written there.
   template <class Method, bool constant, bool fast>
-  void recur(int m, int tokens, Real* from, int64_t next) const {
+  TUSTIN_INLINE void recur(int m, int tokens, Real* from, Real* kept) const {
     const States<Real, Method, constant> states(*this, m);
-    const int N = this->N;
+    const int N = this->N, next = kept ? N * W : 0;
     for (int k = 0; k < tokens; ++k) {
       const typename Method::Token token(TUSTIN_LEVEL::load(delta + k * W), TUSTIN_LEVEL::load(u + k * W));
       const auto B = states.B_of(k);
@@ -254,24 +249,24 @@ struct Task {
       const Real* before = from + k * next;
       Real* after = from + (k + 1) * next;
       V y{};
-#pragma GCC unroll 2
       for (int n = 0; n < N; ++n) {
+        V keep{};
         const V state =
-            Method::template step<fast>(token, states.channel[n], TUSTIN_LEVEL::load(before + n * W), B[n]);
+            Method::template step<fast>(token, states.channel[n], TUSTIN_LEVEL::load(before + n * W), B[n], keep);
         TUSTIN_LEVEL::store(after + n * W, state);
+        if (kept) TUSTIN_LEVEL::store(kept + k * next + n * W, keep);
         y += state * C[n];
       }
       TUSTIN_LEVEL::store(out + k * W, y);
     }
   }
 
-  void finish_output(int m, int tokens) const {
+  void add_skip(int m, int tokens) const {
+    if (!a.D_skip) return;
     const V skip = parameter(a.D_skip, m);
-    for (int i = 0; i < tokens * W; i += W) {
-      V y = TUSTIN_LEVEL::load(out + i);
-      if (a.D_skip) y += skip * TUSTIN_LEVEL::load(u + i);
-      TUSTIN_LEVEL::store(out + i, y);
-    }
+    each(tokens, [&](int i) {
+      TUSTIN_LEVEL::store(out + i, TUSTIN_LEVEL::load(out + i) + skip * TUSTIN_LEVEL::load(u + i));
+    });
   }
 
   Real* chunk_state(int64_t chunk, int m, int n) const {
@@ -299,15 +294,12 @@ void forward(Task<Real>& t) {
         for (int n = 0; n < t.N; ++n)
           for (int i = 0; i < t.channels(m); ++i) t.chunk_state(k / kChunk, m, n)[i] = t.at(t.h, m)[n * W + i];
       if (Method::kHasFast && t.may_be_fast(m, tokens))
-        t.template recur<Method, constant, true>(m, tokens, t.at(t.h, m), 0);
+        t.template recur<Method, constant, true>(m, tokens, t.at(t.h, m), nullptr);
       else
-        t.template recur<Method, constant, false>(m, tokens, t.at(t.h, m), 0);
-      t.finish_output(m, tokens);
+        t.template recur<Method, constant, false>(m, tokens, t.at(t.h, m), nullptr);
+      t.add_skip(m, tokens);
       if (t.a.z.data)
-        for (int i = 0; i < tokens * W; i += W) {
-          const Vec<Real> gate = load(t.z + i);
-          store(t.out + i, load(t.out + i) * gate * sigmoid<Real>(gate));
-        }
+        t.each(tokens, [&](int i) { store(t.out + i, load(t.out + i) * (load(t.z + i) * load(t.gate + i))); });
       t.store(t.a.out, m, k, tokens, t.out);
     }
   }
@@ -322,7 +314,7 @@ struct Adjoint {
   Real *g;                 // [blocks][N][W]: gradient of the state, carried to earlier tokens
   Real *d_A, *d_B, *d_C;   // [blocks][N][W] each; of B and C where they are constant
   Real *d_D, *d_bias;      // [blocks][W]
-  Real *states;            // [kChunk + 1][N][W]: the recomputed states of one chunk
+  Real *states, *kept;     // [kChunk + 1][N][W], [kChunk][N][W]: the recomputed states of one chunk, and Method's notes
   Real *tile_B, *tile_C;   // [kChunk][pitch]: sums over the slice's channels
   Real *row_B, *row_C;     // [pitch][W]: one token's summands, state by state
   Real *d_out, *d_u, *d_delta;  // [kChunk][W]
@@ -331,7 +323,7 @@ struct Adjoint {
     const int64_t all = t.states();
     g = zeros(arena, all), d_A = zeros(arena, all), d_B = zeros(arena, all), d_C = zeros(arena, all);
     d_D = zeros(arena, t.blocks * W), d_bias = zeros(arena, t.blocks * W);
-    states = arena.take<Real>(int64_t(kChunk + 1) * t.N * W);
+    states = arena.take<Real>(int64_t(kChunk + 1) * t.N * W), kept = arena.take<Real>(int64_t(kChunk) * t.N * W);
     tile_B = arena.take<Real>(kChunk * t.pitch), tile_C = arena.take<Real>(kChunk * t.pitch);
     row_B = zeros(arena, t.pitch * W), row_C = zeros(arena, t.pitch * W);
     d_out = arena.take<Real>(kChunk * W), d_u = arena.take<Real>(kChunk * W), d_delta = arena.take<Real>(kChunk * W);
@@ -343,8 +335,8 @@ struct Adjoint {
           t.at(g, m)[n * W + i] = last[(t.batch * t.a.D + t.channel(m) + i) * t.N + n];
   }
   static int64_t extra(const TustinScan& a) {
-    const int64_t pitch = (a.N + W - 1) / W * W;
-    return (kChunk + 1) * a.N * W + 2 * kChunk * pitch + 2 * pitch * W + 3 * kChunk * W +
+    const int64_t pitch = Task<Real>::rounded_states(a.N);
+    return (2 * kChunk + 1) * a.N * W + 2 * kChunk * pitch + 2 * pitch * W + 3 * kChunk * W +
            2 * (Slices(a).channels + W);
   }
   static Real* zeros(Arena& arena, int64_t count) {
@@ -356,7 +348,7 @@ struct Adjoint {
 
 // One token, all states: the adjoint recurrence g_k = C_k dy_k + α_{k+1} g_{k+1}, and every gradient that hangs on it.
 template <class Real, class Method, bool constant, bool fast>
-inline void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, int m, int k, Vec<Real> d_y, Vec<Real>& d_u,
+TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, int m, int k, Vec<Real> d_y, Vec<Real>& d_u,
                           Vec<Real>& d_delta) {
   using V = Vec<Real>;
   constexpr int W = kLanes<Real>;
@@ -366,11 +358,11 @@ inline void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, int m, 
   const auto B = states.B_of(k);
   const auto C = states.C_of(k);
   const int N = t.N;
-  const Real *before = adj.states + int64_t(k) * N * W, *after = before + N * W;
+  const Real *before = adj.states + k * N * W, *after = before + N * W, *kept = adj.kept + k * N * W;
   Real *g = t.at(adj.g, m), *d_A = t.at(adj.d_A, m), *row_B = adj.row_B, *row_C = adj.row_C;
   for (int n = 0; n < N; ++n) {
     const typename Method::Channel& channel = states.channel[n];
-    const Gradients<Real> method = Method::template gradients<fast>(token, channel);
+    const Gradients<Real> method = Method::template gradients<fast>(token, channel, load(kept + n * W));
     const V d_h = load(g + n * W) + d_y * C[n];
     const V d_v = d_h * method.beta;
     const V d_beta = d_h * (u * B[n]);
@@ -386,13 +378,12 @@ inline void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, int m, 
 
 // Adds one token's summands to the gradient of B or C: over the channels where it varies in time, else over time.
 template <class Real>
-inline void add_rows(const Task<Real>& t, const Real* row, int64_t groups, int m, int k, Real* tile, Real* constant) {
-  using V = Vec<Real>;
+TUSTIN_INLINE void add_rows(const Task<Real>& t, const Real* row, int64_t groups, int m, int k, Real* tile, Real* constant) {
   constexpr int W = kLanes<Real>;
   if (groups) {
-    for (int n = 0; n < t.pitch; n += W) {
+    for (int n = 0; n < t.pitch; n += kRegisterLanes<Real>) {
       Real* sum = tile + k * t.pitch + n;
-      store(sum, load(sum) + sum_rows<Real>((const V*)(row + n * W)));
+      store_register(sum, load_register<Register<Real>>(sum) + sum_rows<Real>(row + n * W));
     }
   } else {
     Real* sum = t.at(constant, m);
@@ -406,22 +397,21 @@ void backward_block(const Task<Real>& t, const Adjoint<Real>& adj, int m, int64_
   constexpr int W = kLanes<Real>;
   t.load(t.a.d_out, m, k0, tokens, adj.d_out);
   for (int n = 0; n < t.N; ++n) {
-    V state{};
-    for (int i = 0; i < t.channels(m); ++i) state[i] = t.chunk_state(k0 / kChunk, m, n)[i];
-    store(adj.states + n * W, state);
+    store(adj.states + n * W, t.partial(t.chunk_state(k0 / kChunk, m, n), 1, m, Real(0)));
   }
-  t.template recur<Method, constant, fast>(m, tokens, adj.states, int64_t(t.N) * W);
-  t.finish_output(m, tokens);
+  t.template recur<Method, constant, fast>(m, tokens, adj.states, adj.kept);
+  t.add_skip(m, tokens);
 
   const V skip = t.parameter(t.a.D_skip, m);
+  if (t.a.z.data)  // out = y·z·s with s = sigmoid(z); its derivative by z is y·s·(1 + z(1 − s))
+    t.each(tokens, [&](int i) {
+      const V d_out = load(adj.d_out + i), z = load(t.z + i), s = load(t.gate + i);
+      store(t.z + i, d_out * load(t.out + i) * (s * (1 + z * (1 - s))));
+      store(adj.d_out + i, d_out * (z * s));
+    });
   V d_D = load(adj.d_D + m * W), d_bias = load(adj.d_bias + m * W);
   for (int k = tokens - 1; k >= 0; --k) {
-    V d_y = load(adj.d_out + k * W);
-    if (t.a.z.data) {
-      const V z = load(t.z + k * W), s = sigmoid<Real>(z);
-      store(t.z + k * W, d_y * load(t.out + k * W) * s * (1 + z * (1 - s)));
-      d_y *= z * s;
-    }
+    const V d_y = load(adj.d_out + k * W);
     V d_u = skip * d_y, d_delta{};
     d_D += d_y * load(t.u + k * W);
     adjoint_token<Real, Method, constant, fast>(t, adj, m, k, d_y, d_u, d_delta);
@@ -490,7 +480,7 @@ void sum_over_batch(const TustinScan& a, const void* partial, int64_t count, voi
 // The gradient of a per-token B or C of one batch element and group: the sum of its slices, a chunk of tokens at a time.
 template <class Real>
 void sum_over_slices(const TustinScan& a, const void* partial, int64_t groups, const TustinTensor& d, int64_t index) {
-  constexpr int W = kLanes<Real>;
+  constexpr int W = kRegisterLanes<Real>;
   const Slices slices(a);
   const int64_t batch = index / groups, group = index % groups, per_group = slices.count() / groups;
   const Real* p = (const Real*)partial + (batch * slices.count() + group * per_group) * a.L * a.N;
@@ -506,7 +496,7 @@ void sum_over_slices(const TustinScan& a, const void* partial, int64_t groups, c
         }
       const int64_t token = a.reverse ? a.L - 1 - k0 : k0;
       store_tile<Real>(d, batch * d.stride[0] + group * d.stride[1] + n * d.stride[2] + token * d.stride[3],
-                       d.stride[2], a.reverse ? -d.stride[3] : d.stride[3], states, tokens, tile);
+                       d.stride[2], a.reverse ? -d.stride[3] : d.stride[3], states, tokens, tile, W);
     }
 }
 
@@ -570,14 +560,5 @@ int run(const TustinScan& a, bool gradient) {
 int run_scan(const TustinScan* a, bool gradient) {
   return a->real == TUSTIN_FLOAT64 ? run<double>(*a, gradient) : run<float>(*a, gradient);
 }
-
-const char* method_name(int32_t method) {
-#define TUSTIN_NAME(name) #name,
-  static const char* const names[] = {TUSTIN_METHODS(TUSTIN_NAME) nullptr};
-#undef TUSTIN_NAME
-  return names[method];
-}
-
-int64_t slices(int64_t D, int64_t groups_B, int64_t groups_C) { return Slices(D, groups_B, groups_C).count(); }
 
 }  // namespace TUSTIN_LEVEL

@@ -1,7 +1,7 @@
 // Moving pieces of strided tensors of any dtype into small dense tiles of Real, and back.
 //
-// A tile has one row per token, `pitch` apart; a row holds the W values of neighbouring channels (or states), zero beyond
-// the last. `channel` and `token` are the steps in the tensor, in elements; a negative `token` walks time backwards.
+// A tile has one row per token, `pitch` apart; a row holds the values of neighbouring channels (or states), zero beyond the
+// last. `channel` and `token` are the steps in the tensor, in elements; a negative `token` walks time backwards.
 #pragma once
 
 #include "scan.h"
@@ -50,42 +50,35 @@ struct Float16 {
   }
 };
 
-// W neighbouring elements as a vector, and back.
-template <class Element, class Real>
-inline Vec<Real> load_row(const Element* p) {
-  Real row[kLanes<Real>];
-  for (int i = 0; i < kLanes<Real>; ++i) row[i] = Real(p[i]);
-  return load(row);
-}
-template <>
-inline Vec<float> load_row<float, float>(const float* p) { return load(p); }
-template <>
-inline Vec<double> load_row<double, double>(const double* p) { return load(p); }
+inline int element_size(int dtype) { return dtype == TUSTIN_FLOAT64 ? 8 : dtype == TUSTIN_FLOAT32 ? 4 : 2; }
 
+// As many neighbouring elements as a register has lanes, and back.
 template <class Element, class Real>
-inline void store_row(Element* p, Vec<Real> v) {
-  Real row[kLanes<Real>];
-  store(row, v);
-  for (int i = 0; i < kLanes<Real>; ++i) p[i] = Element(row[i]);
+TUSTIN_INLINE Register<Real> load_row(const Element* p) {
+  Real row[kRegisterLanes<Real>];
+  for (int i = 0; i < kRegisterLanes<Real>; ++i) row[i] = Real(p[i]);
+  return load_register<Register<Real>>(row);
 }
-template <>
-inline void store_row<float, float>(float* p, Vec<float> v) { store(p, v); }
-template <>
-inline void store_row<double, double>(double* p, Vec<double> v) { store(p, v); }
+template <class Element, class Real>
+TUSTIN_INLINE void store_row(Element* p, Register<Real> v) {
+  Real row[kRegisterLanes<Real>];
+  store_register(row, v);
+  for (int i = 0; i < kRegisterLanes<Real>; ++i) p[i] = Element(row[i]);
+}
 
 template <class Element, class Real>
 void load_tile(const Element* p, int64_t channel, int64_t token, int channels, int tokens, Real* tile, int pitch) {
-  constexpr int W = kLanes<Real>;
+  constexpr int W = kRegisterLanes<Real>;
   int k = 0;
   if (channels == W && channel == 1) {
-    for (; k < tokens; ++k) store(tile + k * pitch, load_row<Element, Real>(p + k * token));
+    for (; k < tokens; ++k) store_register(tile + k * pitch, load_row<Element, Real>(p + k * token));
   } else if (channels == W && (token == 1 || token == -1)) {
     for (; k + W <= tokens; k += W) {
-      Vec<Real> rows[W];
+      Register<Real> rows[W];
       const Element* first = token == 1 ? p + k : p - (k + W - 1);
       for (int i = 0; i < W; ++i) rows[i] = load_row<Element, Real>(first + i * channel);
       transpose<Real>(rows);
-      for (int j = 0; j < W; ++j) store(tile + (token == 1 ? k + j : k + W - 1 - j) * pitch, rows[j]);
+      for (int j = 0; j < W; ++j) store_register(tile + (token == 1 ? k + j : k + W - 1 - j) * pitch, rows[j]);
     }
   }
   for (; k < tokens; ++k) {
@@ -96,15 +89,17 @@ void load_tile(const Element* p, int64_t channel, int64_t token, int channels, i
 
 template <class Element, class Real>
 void store_tile(Element* p, int64_t channel, int64_t token, int channels, int tokens, const Real* tile, int pitch) {
-  constexpr int W = kLanes<Real>;
+  constexpr int W = kRegisterLanes<Real>;
   int k = 0;
   if (channels == W && channel == 1) {
-    for (; k < tokens; ++k) store_row<Element, Real>(p + k * token, load(tile + k * pitch));
+    for (; k < tokens; ++k)
+      store_row<Element, Real>(p + k * token, load_register<Register<Real>>(tile + k * pitch));
   } else if (channels == W && (token == 1 || token == -1)) {
     for (; k + W <= tokens; k += W) {
-      Vec<Real> rows[W];
+      Register<Real> rows[W];
       Element* first = token == 1 ? p + k : p - (k + W - 1);
-      for (int j = 0; j < W; ++j) rows[j] = load(tile + (token == 1 ? k + j : k + W - 1 - j) * pitch);
+      for (int j = 0; j < W; ++j)
+        rows[j] = load_register<Register<Real>>(tile + (token == 1 ? k + j : k + W - 1 - j) * pitch);
       transpose<Real>(rows);
       for (int i = 0; i < W; ++i) store_row<Element, Real>(first + i * channel, rows[i]);
     }
@@ -113,25 +108,40 @@ void store_tile(Element* p, int64_t channel, int64_t token, int channels, int to
     for (int i = 0; i < channels; ++i) p[i * channel + k * token] = Element(tile[k * pitch + i]);
 }
 
+// The same for a tensor of whatever dtype, any number of channels wide, a register at a time.
 template <class Real>
 void load_tile(const TustinTensor& t, int64_t offset, int64_t channel, int64_t token, int channels, int tokens,
-               Real* tile, int pitch = kLanes<Real>) {
-  switch (t.dtype) {
-    case TUSTIN_FLOAT32: return load_tile((const float*)t.data + offset, channel, token, channels, tokens, tile, pitch);
-    case TUSTIN_FLOAT64: return load_tile((const double*)t.data + offset, channel, token, channels, tokens, tile, pitch);
-    case TUSTIN_BFLOAT16: return load_tile((const BFloat16*)t.data + offset, channel, token, channels, tokens, tile, pitch);
-    case TUSTIN_FLOAT16: return load_tile((const Float16*)t.data + offset, channel, token, channels, tokens, tile, pitch);
+               Real* tile, int pitch) {
+  for (int i = 0; i < pitch; i += kRegisterLanes<Real>) {
+    const int left = channels - i, width = left < 0 ? 0 : left < kRegisterLanes<Real> ? left : kRegisterLanes<Real>;
+    const int64_t first = offset + i * channel;
+#define TUSTIN_CASE(dtype, Element) \
+  case dtype: load_tile((const Element*)t.data + first, channel, token, width, tokens, tile + i, pitch); break;
+    switch (t.dtype) {
+      TUSTIN_CASE(TUSTIN_FLOAT32, float)
+      TUSTIN_CASE(TUSTIN_FLOAT64, double)
+      TUSTIN_CASE(TUSTIN_BFLOAT16, BFloat16)
+      TUSTIN_CASE(TUSTIN_FLOAT16, Float16)
+    }
+#undef TUSTIN_CASE
   }
 }
 
 template <class Real>
 void store_tile(const TustinTensor& t, int64_t offset, int64_t channel, int64_t token, int channels, int tokens,
-                const Real* tile, int pitch = kLanes<Real>) {
-  switch (t.dtype) {
-    case TUSTIN_FLOAT32: return store_tile((float*)t.data + offset, channel, token, channels, tokens, tile, pitch);
-    case TUSTIN_FLOAT64: return store_tile((double*)t.data + offset, channel, token, channels, tokens, tile, pitch);
-    case TUSTIN_BFLOAT16: return store_tile((BFloat16*)t.data + offset, channel, token, channels, tokens, tile, pitch);
-    case TUSTIN_FLOAT16: return store_tile((Float16*)t.data + offset, channel, token, channels, tokens, tile, pitch);
+                const Real* tile, int pitch) {
+  for (int i = 0; i < channels; i += kRegisterLanes<Real>) {
+    const int left = channels - i, width = left < kRegisterLanes<Real> ? left : kRegisterLanes<Real>;
+    const int64_t first = offset + i * channel;
+#define TUSTIN_CASE(dtype, Element) \
+  case dtype: store_tile((Element*)t.data + first, channel, token, width, tokens, tile + i, pitch); break;
+    switch (t.dtype) {
+      TUSTIN_CASE(TUSTIN_FLOAT32, float)
+      TUSTIN_CASE(TUSTIN_FLOAT64, double)
+      TUSTIN_CASE(TUSTIN_BFLOAT16, BFloat16)
+      TUSTIN_CASE(TUSTIN_FLOAT16, Float16)
+    }
+#undef TUSTIN_CASE
   }
 }
 

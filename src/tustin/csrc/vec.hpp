@@ -1,6 +1,7 @@
-// Short vectors of the machine's own width, written with the compilers' vector extensions (GCC and Clang alike), so
-// that one source serves every instruction set. This file is compiled once per CPU level, each in a namespace of its
-// own; nothing here may come from a std:: template, or the linker could hand one level another level's code.
+// Short vectors for every instruction set from one source, with the compilers' vector extensions (GCC and Clang alike).
+//
+// This file is compiled once per CPU level, each in a namespace of its own; nothing here may come from a std:: template, or
+// the linker could hand one level another level's code.
 #pragma once
 
 #include <cstddef>
@@ -9,122 +10,177 @@
 #include <immintrin.h>
 #endif
 
+// Everything on vectors must be inlined: through memory it would be many times slower.
+#define TUSTIN_INLINE inline __attribute__((always_inline))
+
 namespace TUSTIN_LEVEL {
 
 #if defined(__AVX512F__)
-constexpr int kVectorBytes = 64;
+constexpr int kRegisterBytes = 64;
 #elif defined(__AVX__)
-constexpr int kVectorBytes = 32;
+constexpr int kRegisterBytes = 32;
 #else
-constexpr int kVectorBytes = 16;
+constexpr int kRegisterBytes = 16;
 #endif
 
+// One register.
 template <class Real>
 struct Types;
 template <>
 struct Types<float> {
-  using Int = int32_t;
-  typedef float Vec __attribute__((vector_size(kVectorBytes), may_alias));
-  typedef int32_t IntVec __attribute__((vector_size(kVectorBytes)));
+  typedef float Register __attribute__((vector_size(kRegisterBytes)));
+  typedef int32_t Integers __attribute__((vector_size(kRegisterBytes)));
 };
 template <>
 struct Types<double> {
-  using Int = int64_t;
-  typedef double Vec __attribute__((vector_size(kVectorBytes), may_alias));
-  typedef int64_t IntVec __attribute__((vector_size(kVectorBytes)));
+  typedef double Register __attribute__((vector_size(kRegisterBytes)));
+  typedef int64_t Integers __attribute__((vector_size(kRegisterBytes)));
 };
+template <class Real>
+using Register = typename Types<Real>::Register;
+template <class Real>
+using Integers = typename Types<Real>::Integers;
+template <class Real>
+constexpr int kRegisterLanes = kRegisterBytes / sizeof(Real);
 
+// Two registers that go through the same operations: while one waits for a result, the other keeps the CPU busy.
 template <class Real>
-using Vec = typename Types<Real>::Vec;
+struct Mask {
+  Integers<Real> low, high;
+};
 template <class Real>
-using IntVec = typename Types<Real>::IntVec;
-template <class Real>
-constexpr int kLanes = kVectorBytes / sizeof(Real);
+struct Vec {
+  using R = Register<Real>;
+  R low, high;
 
+  // Copied register by register: GCC copies a plain struct in smaller pieces, and then stalls when it loads the whole.
+  Vec() = default;
+  TUSTIN_INLINE Vec(R low, R high) : low(low), high(high) {}
+  TUSTIN_INLINE Vec(const Vec& v) : low(v.low), high(v.high) {}
+  TUSTIN_INLINE Vec& operator=(const Vec& v) {
+    low = v.low, high = v.high;
+    return *this;
+  }
+
+  friend TUSTIN_INLINE Vec operator-(Vec a) { return {-a.low, -a.high}; }
+#define TUSTIN_OPERATOR(op)                                                                        \
+  friend TUSTIN_INLINE Vec operator op(Vec a, Vec b) { return {a.low op b.low, a.high op b.high}; }              \
+  friend TUSTIN_INLINE Vec operator op(Vec a, Real b) { return {a.low op b, a.high op b}; }                      \
+  friend TUSTIN_INLINE Vec operator op(Real a, Vec b) { return {a op b.low, a op b.high}; }                      \
+  TUSTIN_INLINE Vec& operator op##=(Vec b) { return *this = *this op b; }                                        \
+  TUSTIN_INLINE Vec& operator op##=(Real b) { return *this = *this op b; }
+  TUSTIN_OPERATOR(+)
+  TUSTIN_OPERATOR(-)
+  TUSTIN_OPERATOR(*)
+  TUSTIN_OPERATOR(/)
+#undef TUSTIN_OPERATOR
+  friend TUSTIN_INLINE Mask<Real> operator<(Vec a, Vec b) { return {a.low < b.low, a.high < b.high}; }
+  friend TUSTIN_INLINE Mask<Real> operator<(Vec a, Real b) { return {a.low < b, a.high < b}; }
+  friend TUSTIN_INLINE Mask<Real> operator>(Vec a, Real b) { return {a.low > b, a.high > b}; }
+};
 template <class Real>
-inline Vec<Real> load(const Real* p) {
-  Vec<Real> v;
+constexpr int kLanes = 2 * kRegisterLanes<Real>;
+
+template <class R, class Real>
+TUSTIN_INLINE R load_register(const Real* p) {
+  R v;
   __builtin_memcpy(&v, p, sizeof v);
   return v;
 }
-
-template <class Real>
-inline void store(Real* p, Vec<Real> v) {
+template <class R, class Real>
+TUSTIN_INLINE void store_register(Real* p, R v) {
   __builtin_memcpy(p, &v, sizeof v);
 }
+template <class Real>
+TUSTIN_INLINE Vec<Real> load(const Real* p) {
+  return {load_register<Register<Real>>(p), load_register<Register<Real>>(p + kRegisterLanes<Real>)};
+}
+template <class Real>
+TUSTIN_INLINE void store(Real* p, Vec<Real> v) {
+  store_register(p, v.low);
+  store_register(p + kRegisterLanes<Real>, v.high);
+}
 
 template <class Real>
-inline Vec<Real> splat(Real x) {
-  return (Vec<Real>{} + 1) * x;  // compiles to a broadcast; filling the lanes one by one does not
+TUSTIN_INLINE Vec<Real> splat(Real x) {
+  const Register<Real> r = (Register<Real>{} + 1) * x;  // compiles to a broadcast; filling lane by lane does not
+  return {r, r};
 }
+template <class Real>
+TUSTIN_INLINE Vec<Real> select(Mask<Real> mask, Vec<Real> yes, Vec<Real> no) {
+  return {mask.low ? yes.low : no.low, mask.high ? yes.high : no.high};
+}
+template <class Real>
+TUSTIN_INLINE Vec<Real> magnitude(Vec<Real> x) { return select(x < 0, -x, x); }
 
 // The larger (smaller) of two; a NaN on the right passes through. The compilers do not find the instruction by themselves.
 #if defined(__AVX512F__)
-inline Vec<float> at_least(Vec<float> low, Vec<float> x) { return _mm512_max_ps(low, x); }
-inline Vec<float> at_most(Vec<float> high, Vec<float> x) { return _mm512_min_ps(high, x); }
-inline Vec<double> at_least(Vec<double> low, Vec<double> x) { return _mm512_max_pd(low, x); }
-inline Vec<double> at_most(Vec<double> high, Vec<double> x) { return _mm512_min_pd(high, x); }
+#define TUSTIN_INTRINSIC(name) _mm512_##name
 #elif defined(__AVX__)
-inline Vec<float> at_least(Vec<float> low, Vec<float> x) { return _mm256_max_ps(low, x); }
-inline Vec<float> at_most(Vec<float> high, Vec<float> x) { return _mm256_min_ps(high, x); }
-inline Vec<double> at_least(Vec<double> low, Vec<double> x) { return _mm256_max_pd(low, x); }
-inline Vec<double> at_most(Vec<double> high, Vec<double> x) { return _mm256_min_pd(high, x); }
+#define TUSTIN_INTRINSIC(name) _mm256_##name
 #elif defined(__SSE2__)
-inline Vec<float> at_least(Vec<float> low, Vec<float> x) { return _mm_max_ps(low, x); }
-inline Vec<float> at_most(Vec<float> high, Vec<float> x) { return _mm_min_ps(high, x); }
-inline Vec<double> at_least(Vec<double> low, Vec<double> x) { return _mm_max_pd(low, x); }
-inline Vec<double> at_most(Vec<double> high, Vec<double> x) { return _mm_min_pd(high, x); }
-#else
-template <class V>
-inline V at_least(V low, V x) { return low > x ? low : x; }
-template <class V>
-inline V at_most(V high, V x) { return high < x ? high : x; }
+#define TUSTIN_INTRINSIC(name) _mm_##name
 #endif
-template <class V>
-inline V magnitude(V x) { return x < 0 ? -x : x; }
-
-// Interleaves the halves of two vectors: the two steps from which any transposition is built.
-
-#define TUSTIN_SHUFFLES(REAL, LOW, HIGH)                                                             \
-  inline Vec<REAL> interleave_low(Vec<REAL> a, Vec<REAL> b) { return __builtin_shufflevector LOW; }  \
-  inline Vec<REAL> interleave_high(Vec<REAL> a, Vec<REAL> b) { return __builtin_shufflevector HIGH; }
-
-#if defined(__AVX512F__)
-TUSTIN_SHUFFLES(float, (a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
-                (a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31))
-TUSTIN_SHUFFLES(double, (a, b, 0, 8, 1, 9, 2, 10, 3, 11), (a, b, 4, 12, 5, 13, 6, 14, 7, 15))
-#elif defined(__AVX__)
-TUSTIN_SHUFFLES(float, (a, b, 0, 8, 1, 9, 2, 10, 3, 11), (a, b, 4, 12, 5, 13, 6, 14, 7, 15))
-TUSTIN_SHUFFLES(double, (a, b, 0, 4, 1, 5), (a, b, 2, 6, 3, 7))
+#ifdef TUSTIN_INTRINSIC
+TUSTIN_INLINE Register<float> larger(Register<float> a, Register<float> b) { return TUSTIN_INTRINSIC(max_ps)(a, b); }
+TUSTIN_INLINE Register<float> smaller(Register<float> a, Register<float> b) { return TUSTIN_INTRINSIC(min_ps)(a, b); }
+TUSTIN_INLINE Register<double> larger(Register<double> a, Register<double> b) { return TUSTIN_INTRINSIC(max_pd)(a, b); }
+TUSTIN_INLINE Register<double> smaller(Register<double> a, Register<double> b) { return TUSTIN_INTRINSIC(min_pd)(a, b); }
+#undef TUSTIN_INTRINSIC
 #else
-TUSTIN_SHUFFLES(float, (a, b, 0, 4, 1, 5), (a, b, 2, 6, 3, 7))
-TUSTIN_SHUFFLES(double, (a, b, 0, 2), (a, b, 1, 3))
+template <class R>
+TUSTIN_INLINE R larger(R a, R b) { return a > b ? a : b; }
+template <class R>
+TUSTIN_INLINE R smaller(R a, R b) { return a < b ? a : b; }
 #endif
-#undef TUSTIN_SHUFFLES
-
-// Transposes a square of vectors in place: each pass interleaves the first half of the rows with the second.
 template <class Real>
-inline void transpose(Vec<Real>* rows) {
-  constexpr int W = kLanes<Real>;
+TUSTIN_INLINE Vec<Real> at_least(Vec<Real> low, Vec<Real> x) { return {larger(low.low, x.low), larger(low.high, x.high)}; }
+template <class Real>
+TUSTIN_INLINE Vec<Real> at_most(Vec<Real> top, Vec<Real> x) { return {smaller(top.low, x.low), smaller(top.high, x.high)}; }
+
+// Interleaves the first (second) halves of two registers: the steps from which any transposition is built.
+#define TUSTIN_INTERLEAVE(REAL, FIRST, SECOND)                                                                     \
+  TUSTIN_INLINE Register<REAL> interleave_first(Register<REAL> a, Register<REAL> b) { return __builtin_shufflevector FIRST; } \
+  TUSTIN_INLINE Register<REAL> interleave_second(Register<REAL> a, Register<REAL> b) { return __builtin_shufflevector SECOND; }
+#if defined(__AVX512F__)
+TUSTIN_INTERLEAVE(float, (a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+                  (a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31))
+TUSTIN_INTERLEAVE(double, (a, b, 0, 8, 1, 9, 2, 10, 3, 11), (a, b, 4, 12, 5, 13, 6, 14, 7, 15))
+#elif defined(__AVX__)
+TUSTIN_INTERLEAVE(float, (a, b, 0, 8, 1, 9, 2, 10, 3, 11), (a, b, 4, 12, 5, 13, 6, 14, 7, 15))
+TUSTIN_INTERLEAVE(double, (a, b, 0, 4, 1, 5), (a, b, 2, 6, 3, 7))
+#else
+TUSTIN_INTERLEAVE(float, (a, b, 0, 4, 1, 5), (a, b, 2, 6, 3, 7))
+TUSTIN_INTERLEAVE(double, (a, b, 0, 2), (a, b, 1, 3))
+#endif
+#undef TUSTIN_INTERLEAVE
+
+// Transposes a square of registers in place: each pass interleaves the first half of the rows with the second.
+template <class Real>
+TUSTIN_INLINE void transpose(Register<Real>* rows) {
+  constexpr int W = kRegisterLanes<Real>;
   for (int pass = 1; pass < W; pass *= 2) {
-    Vec<Real> next[W];
+    Register<Real> next[W];
     for (int i = 0; i < W / 2; ++i) {
-      next[2 * i] = interleave_low(rows[i], rows[i + W / 2]);
-      next[2 * i + 1] = interleave_high(rows[i], rows[i + W / 2]);
+      next[2 * i] = interleave_first(rows[i], rows[i + W / 2]);
+      next[2 * i + 1] = interleave_second(rows[i], rows[i + W / 2]);
     }
     for (int i = 0; i < W; ++i) rows[i] = next[i];
   }
 }
 
-// The sum of each of W rows, as one vector; the order of the additions is fixed.
+// The sums of as many rows as a register has lanes, in one register; the order of the additions is fixed.
 template <class Real>
-inline Vec<Real> sum_rows(const Vec<Real>* rows) {
-  constexpr int W = kLanes<Real>;
-  Vec<Real> v[W];
-  for (int i = 0; i < W; ++i) v[i] = rows[i];
+TUSTIN_INLINE Register<Real> sum_rows(const Real* rows) {
+  constexpr int W = kRegisterLanes<Real>;
+  Register<Real> v[W];
+  for (int i = 0; i < W; ++i) {
+    const Vec<Real> row = load(rows + i * kLanes<Real>);
+    v[i] = row.low + row.high;
+  }
   for (int half = W / 2; half > 0; half /= 2)
     for (int i = 0; i < half; ++i)
-      v[i] = interleave_low(v[i], v[i + half]) + interleave_high(v[i], v[i + half]);
+      v[i] = interleave_first(v[i], v[i + half]) + interleave_second(v[i], v[i + half]);
   return v[0];
 }
 
