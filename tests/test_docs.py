@@ -26,7 +26,8 @@ IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 
-@pytest.mark.usefixtures("clean_registry")  # a page may register rules of its own
+@pytest.mark.usefixtures("clean_registry")  # a page may register rules of its own,
+@pytest.mark.filterwarnings("ignore:selective_scan runs on the slow")  # and is then told that they are not fused
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_code_runs_and_prints_what_the_page_says(page: Path) -> None:
     """The Python blocks of a page share a namespace and run in order; a text block right after one is its output."""

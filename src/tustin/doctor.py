@@ -13,7 +13,7 @@ import torch
 
 from . import __version__
 from .discretize import METHODS, Method
-from .scan.backends import BACKENDS, Backend, choose
+from .scan.backends import BACKENDS, choose
 
 _X86_LEVELS = {  # https://gitlab.com/x86-psABIs/x86-64-ABI, in the spelling of /proc/cpuinfo
     "x86-64-v2": {"cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"},
@@ -43,7 +43,7 @@ def collect() -> dict[str, Any]:
         "gpus": gpus,
         "no_gpu_because": no_gpu,
         "backends": [
-            {"name": backend.name, "description": backend.description, "missing_because": _why_missing(backend)}
+            {"name": backend.name, "description": backend.description, "missing_because": backend.missing()}
             for backend in BACKENDS.values()
         ],
         "auto": {device: {rule.name: _auto(device, rule) for rule in METHODS.values()} for device in devices},
@@ -109,22 +109,10 @@ def _gpu(kind: str, index: int) -> dict[str, Any]:
     return {"device": f"{kind}:{index}", "name": name_of(index) if name_of else kind}
 
 
-def _why_missing(backend: Backend) -> str | None:
-    """Why the backend cannot be used; a check that itself breaks is an answer too, and the other facts still count."""
-    try:
-        return backend.missing()
-    except Exception as error:
-        return f"looking for it failed: {type(error).__name__}: {error}"
-
-
-def _auto(device: str, rule: Method) -> str | None:
+def _auto(device: str, rule: Method) -> str:
     """The backend that "auto" takes for this rule on this device, by asking the code that takes it."""
-    try:
-        with warnings.catch_warnings(action="ignore"):  # that a fast backend is missing is what the table says
-            scan = choose("auto", torch.device(device), rule)
-    except Exception:  # reported by _why_missing, for the backend that is broken
-        return None
-    return next((backend.name for backend in BACKENDS.values() if backend.scan is scan), None)
+    with warnings.catch_warnings(action="ignore"):  # that a fast backend is missing is what the table says
+        return str(choose("auto", torch.device(device), rule))
 
 
 # --- for people -------------------------------------------------------------------------------------------------------
@@ -168,11 +156,11 @@ def _machine_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _picks(chosen: dict[str, str | None]) -> str:
+def _picks(chosen: dict[str, str]) -> str:
     """One name if every rule runs on it; otherwise each backend with its rules."""
     rules: dict[str, list[str]] = {}
     for rule, backend in chosen.items():
-        rules.setdefault(backend or "none", []).append(rule)
+        rules.setdefault(backend, []).append(rule)
     if len(rules) == 1:
         return next(iter(rules))
     return "; ".join(f"{backend} for {', '.join(names)}" for backend, names in rules.items())

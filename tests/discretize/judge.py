@@ -1,4 +1,4 @@
-"""An independent judge of the coefficients: DESIGN's table in 40-digit arithmetic.
+"""An independent judge of the coefficients: the formulas of docs/math.md in 40-digit arithmetic.
 
 Shares nothing with the package. The φ-functions are confluent hypergeometric functions, not our series or recurrence:
 

@@ -1,14 +1,30 @@
 """WHAT a step of the state-space model computes: the discretization rules, one short file each."""
 
-from .base import METHODS, Coefficients, Method, get_method, register
-from .mamba import MAMBA
-from .zoh import ZOH
-from .foh import FOH  # isort: skip  (the order of import is the order of every table)
-from .bil import BIL  # isort: skip
-from .pol import POL  # isort: skip
-from .hoh import HOH, HOH3, higher_order_hold  # isort: skip
-from .rk4 import RK4, RK4_RAW  # isort: skip
 from .apply import discretize
+from .base import METHODS, Coefficients, Method, get_method, register
+from .bil import BIL
+from .foh import FOH
+from .hoh import HOH, HOH3, higher_order_hold
+from .mamba import MAMBA
 from .phi import phi
+from .pol import POL
+from .rk4 import RK4, RK4_RAW
+from .zoh import ZOH
 
-__all__ = ["METHODS", "Coefficients", "Method", "discretize", "get_method", "higher_order_hold", "phi", "register"]
+__all__ = [
+    "BUILT_IN",
+    "METHODS",
+    "Coefficients",
+    "Method",
+    "discretize",
+    "get_method",
+    "higher_order_hold",
+    "phi",
+    "register",
+]
+
+BUILT_IN = (MAMBA, ZOH, FOH, BIL, POL, HOH, HOH3, RK4, RK4_RAW)
+"""The rules that come with the package, in the order of every table."""
+
+for _method in BUILT_IN:
+    register(_method)

@@ -15,7 +15,8 @@ def discretize(A: Tensor, B: Tensor, delta: Tensor | float, method: str | Method
     - `delta` (batch, D, L) and A (D, N) as in `selective_scan`, with B constant (D, N), per token (batch, N, L) or
       grouped (batch, G, N, L); Ā and B̄ are (batch, D, L, N). That is large: `selective_scan` never forms them.
 
-    A rule that weighs p input samples returns p matrices after Ā, newest first: h_k = Ā_k·h_{k−1} + Σ_j B̄_{j,k}·u_{k−j}.
+    A rule that weighs p input samples returns p matrices after Ā, newest first:
+    h_k = Ā_k·h_{k−1} + Σ_j B̄_{j,k}·u_{k−j}.
     """
     rule = get_method(method)
     delta = torch.as_tensor(delta, dtype=A.dtype, device=A.device)

@@ -4,7 +4,7 @@ from math import inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method, register
+from .base import Coefficients, Method
 
 
 def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
@@ -12,16 +12,14 @@ def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
     return (1 + half) / (1 - half), (delta / (1 - half),)
 
 
-BIL = register(
-    Method(
-        name="bil",
-        coefficients=_coefficients,
-        alpha="(1 + z/2) / (1 − z/2)",
-        betas=("Δ / (1 − z/2)",),
-        order=1,
-        held_order=2,
-        exact_equilibrium=True,
-        stable=(-inf, 0),
-        source="paper, BIL",
-    )
+BIL = Method(
+    name="bil",
+    coefficients=_coefficients,
+    alpha="(1 + z/2) / (1 − z/2)",
+    betas=("Δ / (1 − z/2)",),
+    order=1,
+    held_order=2,
+    exact_equilibrium=True,
+    stable=(-inf, 0),
+    source="paper, BIL",
 )

@@ -8,7 +8,7 @@ from math import inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method, register
+from .base import Coefficients, Method
 from .phi import phi
 
 
@@ -16,16 +16,14 @@ def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
     return z.exp(), (delta**2 * phi(2, z),)
 
 
-FOH = register(
-    Method(
-        name="foh",
-        coefficients=_coefficients,
-        alpha="e^z",
-        betas=("Δ²·φ2(z)",),
-        order=0,
-        held_order=0,
-        exact_equilibrium=False,
-        stable=(-inf, 0),
-        source="paper, FOH",
-    )
+FOH = Method(
+    name="foh",
+    coefficients=_coefficients,
+    alpha="e^z",
+    betas=("Δ²·φ2(z)",),
+    order=0,
+    held_order=0,
+    exact_equilibrium=False,
+    stable=(-inf, 0),
+    source="paper, FOH",
 )

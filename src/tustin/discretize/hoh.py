@@ -7,7 +7,7 @@ from math import factorial, inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method, register
+from .base import Coefficients, Method
 from .phi import phi
 
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -43,5 +43,5 @@ def _term(i: int) -> str:
     return f"Δ{power}·φ{i + 1}(z){divisor}"
 
 
-HOH = register(higher_order_hold(2, "hoh"))
-HOH3 = register(higher_order_hold(3))
+HOH = higher_order_hold(2, "hoh")
+HOH3 = higher_order_hold(3)

@@ -7,23 +7,21 @@ from math import inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method, register
+from .base import Coefficients, Method
 
 
 def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
     return z.exp(), (delta,)
 
 
-MAMBA = register(
-    Method(
-        name="mamba",
-        coefficients=_coefficients,
-        alpha="e^z",
-        betas=("Δ",),
-        order=1,
-        held_order=1,
-        exact_equilibrium=False,
-        stable=(-inf, 0),
-        source="Mamba's code",
-    )
+MAMBA = Method(
+    name="mamba",
+    coefficients=_coefficients,
+    alpha="e^z",
+    betas=("Δ",),
+    order=1,
+    held_order=1,
+    exact_equilibrium=False,
+    stable=(-inf, 0),
+    source="Mamba's code",
 )

@@ -11,6 +11,7 @@ The usual identity φ_k' = φ_k − k·φ_{k+1} is exact on paper but cancels fo
 """
 
 from math import factorial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,13 +39,13 @@ class _Phi(torch.autograd.Function):
     """φ_k^(m) as a node whose derivative is again such a node, with m one higher."""
 
     @staticmethod
-    def forward(ctx, z: Tensor, k: int, m: int) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, z: Tensor, k: int, m: int) -> Tensor:
         ctx.save_for_backward(z)
         ctx.k, ctx.m = k, m
         return _evaluate(k, m, z)
 
     @staticmethod
-    def backward(ctx, grad: Tensor):  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (z,) = ctx.saved_tensors
         return grad * _Phi.apply(z, ctx.k, ctx.m + 1), None, None
 

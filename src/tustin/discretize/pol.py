@@ -4,7 +4,7 @@ from math import inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method, register
+from .base import Coefficients, Method
 from .phi import phi
 
 
@@ -12,16 +12,14 @@ def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
     return z.exp(), (delta * phi(1, z) + delta**2 * phi(2, z) / 2,)
 
 
-POL = register(
-    Method(
-        name="pol",
-        coefficients=_coefficients,
-        alpha="e^z",
-        betas=("Δ·φ1(z) + ½Δ²·φ2(z)",),
-        order=1,
-        held_order=1,
-        exact_equilibrium=False,
-        stable=(-inf, 0),
-        source="paper, POL",
-    )
+POL = Method(
+    name="pol",
+    coefficients=_coefficients,
+    alpha="e^z",
+    betas=("Δ·φ1(z) + ½Δ²·φ2(z)",),
+    order=1,
+    held_order=1,
+    exact_equilibrium=False,
+    stable=(-inf, 0),
+    source="paper, POL",
 )

@@ -10,7 +10,7 @@ from math import inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method, register
+from .base import Coefficients, Method
 
 Z_STAR = -1.5960716379833216
 """Where 1 + z + z²/2 + z³/6 = α'(z) vanishes."""
@@ -27,30 +27,26 @@ def _limited(delta: Tensor, z: Tensor) -> Coefficients:
     return _raw(delta * shrink, z.where(~beyond, Z_STAR))  # not clamp: at z* itself its gradient is 0
 
 
-RK4 = register(
-    Method(
-        name="rk4",
-        coefficients=_limited,
-        alpha="1 + z + z²/2 + z³/6 + z⁴/24, step limited to z ≥ −1.596",
-        betas=("Δ·(1 + z/2 + z²/6 + z³/24), likewise",),
-        order=1,
-        held_order=4,
-        exact_equilibrium=True,
-        stable=(-inf, 0),
-        source="paper, RK4; limiter ours",
-    )
+RK4 = Method(
+    name="rk4",
+    coefficients=_limited,
+    alpha="1 + z + z²/2 + z³/6 + z⁴/24, step limited to z ≥ −1.596",
+    betas=("Δ·(1 + z/2 + z²/6 + z³/24), likewise",),
+    order=1,
+    held_order=4,
+    exact_equilibrium=True,
+    stable=(-inf, 0),
+    source="paper, RK4; limiter ours",
 )
 
-RK4_RAW = register(
-    Method(
-        name="rk4_raw",
-        coefficients=_raw,
-        alpha="1 + z + z²/2 + z³/6 + z⁴/24",
-        betas=("Δ·(1 + z/2 + z²/6 + z³/24)",),
-        order=1,
-        held_order=4,
-        exact_equilibrium=True,
-        stable=(-2.7852935634052816, 0),
-        source="paper, RK4",
-    )
+RK4_RAW = Method(
+    name="rk4_raw",
+    coefficients=_raw,
+    alpha="1 + z + z²/2 + z³/6 + z⁴/24",
+    betas=("Δ·(1 + z/2 + z²/6 + z³/24)",),
+    order=1,
+    held_order=4,
+    exact_equilibrium=True,
+    stable=(-2.7852935634052816, 0),
+    source="paper, RK4",
 )

@@ -4,7 +4,7 @@ from math import inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method, register
+from .base import Coefficients, Method
 from .phi import phi
 
 
@@ -12,16 +12,14 @@ def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
     return z.exp(), (delta * phi(1, z),)
 
 
-ZOH = register(
-    Method(
-        name="zoh",
-        coefficients=_coefficients,
-        alpha="e^z",
-        betas=("Δ·φ1(z)",),
-        order=1,
-        held_order=inf,
-        exact_equilibrium=True,
-        stable=(-inf, 0),
-        source="paper, Eq. 2",
-    )
+ZOH = Method(
+    name="zoh",
+    coefficients=_coefficients,
+    alpha="e^z",
+    betas=("Δ·φ1(z)",),
+    order=1,
+    held_order=inf,
+    exact_equilibrium=True,
+    stable=(-inf, 0),
+    source="paper, Eq. 2",
 )

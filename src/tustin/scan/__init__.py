@@ -70,8 +70,8 @@ def selective_scan(
         "initial_state": initial_state,
     }
     check_arguments(tensors, rule)
-    scan = choose(backend, u.device, rule)
-    out, last_state = scan(
+    chosen = BACKENDS[choose(backend, u.device, rule)]
+    out, last_state = chosen.scan(
         *tensors.values(),
         dtype=compute_dtype(tensors),
         delta_softplus=delta_softplus,

@@ -48,26 +48,29 @@ BACKENDS: dict[str, Backend] = {
 }
 
 
-def choose(name: str, device: torch.device, method: Method) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The scan of the backend called `name`; "auto" takes the first that can, and says so once if it is a slow one."""
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def choose(name: str, device: torch.device, method: Method) -> str:
+    """The name of the backend to use; "auto" takes the first that can, and warns once where that is a slow one."""
     if name == "auto":
-        return _best(device, method.name, method).scan
+        return _best(device, method)
     if name not in BACKENDS:
         raise ValueError(unknown("backend", name, ["auto", *BACKENDS]))
     backend = BACKENDS[name]
     if reason := backend.missing() or backend.refuses(device, method):
         raise RuntimeError(f"backend {name!r} cannot be used: {reason}")
-    return backend.scan
+    return name
 
 
 @functools.cache
-def _best(device: torch.device, method_name: str, method: Method) -> Backend:
+def _best(device: torch.device, method: Method) -> str:
+    """Cached, so that the warning comes once for each kind of call."""
     reasons = []
     for backend in BACKENDS.values():
         reason = backend.missing() or backend.refuses(device, method)
         if not reason:
             break
-        reasons.append(f"{backend.name}: {reason}")
+        reasons.append(f"the {backend.name} one cannot: {reason}")
     if reasons:
-        warnings.warn(f"selective_scan runs on the {backend.name} backend, which is slow ({'; '.join(reasons)})", stacklevel=4)
-    return backend
+        why = "; ".join(reasons)
+        warnings.warn(f"selective_scan runs on the slow {backend.name} backend, because {why}", stacklevel=4)
+    return backend.name

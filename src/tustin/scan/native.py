@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..discretize import METHODS, Method
+from ..discretize import BUILT_IN, Method
 
 LEVEL_VARIABLE = "TUSTIN_CPU_LEVEL"
 LIBRARY_VARIABLE = "TUSTIN_NATIVE_LIBRARY"
@@ -52,17 +52,19 @@ def missing() -> str | None:
 
 def refuses(device: torch.device, method: Method) -> str | None:
     """Why it cannot run `method` on `device`, or None if it can."""
+    if missing():
+        return "its library is missing"
     if device.type != "cpu":
         return f"it runs on the CPU, and the tensors are on {device}"
-    if METHODS.get(method.name) is not method or method.name not in method_names():
-        return f"method {method.name!r} is not one of its own ({', '.join(method_names())})"
+    if method not in BUILT_IN:
+        return f"method {method.name!r} is not one of those compiled into it ({', '.join(method_names())})"
     return None
 
 
 @functools.cache
 def method_names() -> tuple[str, ...]:
     """The methods compiled into the library, in its own order."""
-    names = []
+    names: list[str] = []
     while name := _library().tustin_method_name(len(names)):
         names.append(name.decode())
     return tuple(names)
@@ -231,7 +233,8 @@ class _Call:
 
 
 def _groups(matrix: Tensor) -> int:
-    return {2: 0, 3: 1}.get(matrix.ndim) if matrix.ndim < 4 else matrix.shape[1]  # type: ignore[return-value]
+    """0 for a constant matrix (D, N), 1 for one per token (batch, N, L), G for (batch, G, N, L)."""
+    return matrix.shape[1] if matrix.ndim == 4 else matrix.ndim - 2
 
 
 @functools.cache

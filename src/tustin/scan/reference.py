@@ -48,14 +48,7 @@ def scan(
     B = input_matrix_per_token(B, batch, channels, L)
     C = input_matrix_per_token(C, batch, channels, L)
 
-    if initial_state is None:
-        h, past = u.new_zeros(batch, channels, A.shape[1]), []
-    elif method.taps == 1:
-        h, past = initial_state, []
-    else:
-        h, *past = initial_state.unbind(-1)
-    past = past or [torch.zeros_like(h)] * (method.taps - 1)  # v_{k−1}, v_{k−2}, …
-
+    h, past = _split_state(initial_state, u.new_zeros(batch, channels, A.shape[1]), method.taps)
     y = []
     for k in reversed(range(L)) if reverse else range(L):
         step = delta[:, :, k, None]  # (batch, D, 1)
@@ -71,3 +64,11 @@ def scan(
     if z is not None:
         out = out * F.silu(z)
     return out.to(out_dtype), torch.stack([h, *past], dim=-1) if past else h
+
+
+def _split_state(state: Tensor | None, zero: Tensor, taps: int) -> tuple[Tensor, list[Tensor]]:
+    """h, and the inputs v_{k−1}, v_{k−2}, … that a rule of several taps looks back on."""
+    if state is None:
+        return zero, [zero] * (taps - 1)
+    h, *past = [state] if taps == 1 else state.unbind(-1)
+    return h, past
