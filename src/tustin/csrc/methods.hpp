@@ -74,7 +74,7 @@ struct Hold {
       Real size[kLanes<Real>];
       store(size, magnitude(A));
       exact = false;
-      for (const Real lane : size) exact |= lane < Real(Rule::kSmall);
+      for (const Real lane : size) exact |= lane < Real(Rule::small);
     }
   };
 
@@ -114,27 +114,32 @@ struct Hold {
   }
 };
 
-// kSmall: the |A| below which the steps up the ladder that a rule needs would cost it more than two digits.
-template <class Real>
-struct zoh : Hold<Real, zoh<Real>> {
-  static constexpr double p[] = {1, 0, 0, 0}, kSmall = 1e-6;
+// small: the |A| below which the steps up the ladder that a rule needs would cost it more than two digits.
+struct ZeroOrder {
+  static constexpr double p[] = {1, 0, 0, 0}, small = 1e-6;
+};
+struct FirstOrder {
+  static constexpr double p[] = {0, 1, 0, 0}, small = 0.02;
+};
+struct Polynomial {
+  static constexpr double p[] = {1, 1. / 2, 0, 0}, small = 0.02;
+};
+struct HigherOrder2 {
+  static constexpr double p[] = {1, 1, 1. / 2, 0}, small = 0.25;
+};
+struct HigherOrder3 {
+  static constexpr double p[] = {1, 1, 1. / 2, 1. / 6}, small = 0.25;
 };
 template <class Real>
-struct foh : Hold<Real, foh<Real>> {
-  static constexpr double p[] = {0, 1, 0, 0}, kSmall = 0.02;
-};
+using zoh = Hold<Real, ZeroOrder>;
 template <class Real>
-struct pol : Hold<Real, pol<Real>> {
-  static constexpr double p[] = {1, 1. / 2, 0, 0}, kSmall = 0.02;
-};
+using foh = Hold<Real, FirstOrder>;
 template <class Real>
-struct hoh : Hold<Real, hoh<Real>> {
-  static constexpr double p[] = {1, 1, 1. / 2, 0}, kSmall = 0.25;
-};
+using pol = Hold<Real, Polynomial>;
 template <class Real>
-struct hoh3 : Hold<Real, hoh3<Real>> {
-  static constexpr double p[] = {1, 1, 1. / 2, 1. / 6}, kSmall = 0.25;
-};
+using hoh = Hold<Real, HigherOrder2>;
+template <class Real>
+using hoh3 = Hold<Real, HigherOrder3>;
 
 // With ρ = 1/(1 − z/2):  α = 1 + zρ,  β = Δρ,  dα/dz = dβ/dΔ = ρ².
 template <class Real>

@@ -488,12 +488,10 @@ void sum_over_slices(const TustinScan& a, const void* partial, int64_t groups, c
   for (int64_t k0 = 0; k0 < a.L; k0 += kChunk)
     for (int64_t n = 0; n < a.N; n += W) {
       const int tokens = a.L - k0 < kChunk ? int(a.L - k0) : kChunk, states = a.N - n < W ? int(a.N - n) : W;
-      for (int k = 0; k < tokens; ++k)
-        for (int i = 0; i < states; ++i) {
-          Real total = 0;
-          for (int64_t s = 0; s < per_group; ++s) total += p[(s * a.L + k0 + k) * a.N + n + i];
-          tile[k * W + i] = total;
-        }
+      for (Real& total : tile) total = 0;
+      for (int64_t s = 0; s < per_group; ++s)
+        for (int k = 0; k < tokens; ++k)
+          for (int i = 0; i < states; ++i) tile[k * W + i] += p[(s * a.L + k0 + k) * a.N + n + i];
       const int64_t token = a.reverse ? a.L - 1 - k0 : k0;
       store_tile<Real>(d, batch * d.stride[0] + group * d.stride[1] + n * d.stride[2] + token * d.stride[3],
                        d.stride[2], a.reverse ? -d.stride[3] : d.stride[3], states, tokens, tile, W);

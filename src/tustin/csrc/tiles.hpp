@@ -9,61 +9,95 @@
 
 namespace TUSTIN_LEVEL {
 
-inline float bits_to_float(uint32_t bits) {
-  float x;
-  __builtin_memcpy(&x, &bits, sizeof x);
-  return x;
-}
-inline uint32_t float_to_bits(float x) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &x, sizeof bits);
-  return bits;
+template <class To, class From>
+TUSTIN_INLINE To same_bits(From x) {
+  static_assert(sizeof(To) == sizeof(From));
+  To y;
+  __builtin_memcpy(&y, &x, sizeof y);
+  return y;
 }
 
+// The 16-bit formats. The conversions are written once for a number (Float = float, Bits = uint32_t) and for a register of
+// them; they round to the nearest, ties to even.
 struct BFloat16 {
   uint16_t bits;
-  operator float() const { return bits_to_float(uint32_t(bits) << 16); }
-  BFloat16() = default;
-  explicit BFloat16(float x) {
-    const uint32_t b = float_to_bits(x);
-    const uint32_t rounded = (b + 0x7fff + ((b >> 16) & 1)) >> 16;  // to nearest, ties to even
-    bits = uint16_t(x == x ? rounded : 0x7fc0);
+
+  template <class Float, class Bits>
+  static TUSTIN_INLINE Float widen(Bits b) {
+    return same_bits<Float>(b << 16);
+  }
+  template <class Bits, class Float>
+  static TUSTIN_INLINE Bits narrow(Float x) {
+    const Bits b = same_bits<Bits>(x), rounded = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
+    return x == x ? rounded : Bits{} + 0x7fc0;
   }
 };
 
 struct Float16 {
   uint16_t bits;
-  operator float() const {
-    const uint32_t sign = uint32_t(bits & 0x8000) << 16, rest = uint32_t(bits & 0x7fff) << 13;
-    const float scaled = bits_to_float(rest) * 5.192296858534828e33f;  // 2¹¹²: also makes subnormals normal
-    const uint32_t finite = float_to_bits(scaled), special = rest | 0x7f800000;
-    return bits_to_float(sign | ((bits & 0x7c00) == 0x7c00 ? special : finite));
+
+  template <class Float, class Bits>
+  static TUSTIN_INLINE Float widen(Bits b) {
+    const Bits sign = (b & 0x8000) << 16, rest = (b & 0x7fff) << 13;
+    const Bits finite = same_bits<Bits>(same_bits<Float>(rest) * 5.192296858534828e33f);  // 2¹¹²: makes subnormals normal
+    return same_bits<Float>(sign | ((b & 0x7c00) == 0x7c00 ? rest | 0x7f800000 : finite));
   }
-  Float16() = default;
-  explicit Float16(float x) {
-    const uint32_t b = float_to_bits(x), sign = (b >> 16) & 0x8000, magnitude = b & 0x7fffffff;
-    const uint32_t normal = (magnitude + 0xfff + ((magnitude >> 13) & 1) - (112u << 23)) >> 13;
-    const uint32_t subnormal = float_to_bits(bits_to_float(magnitude) + 0.5f) - 0x3f000000;  // the addition rounds
-    const uint32_t finite = magnitude < (113u << 23) ? subnormal : normal;
-    const uint32_t special = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;
-    bits = uint16_t(sign | (magnitude >= 0x477ff000 ? special : finite));
+  template <class Bits, class Float>
+  static TUSTIN_INLINE Bits narrow(Float x) {
+    const Bits b = same_bits<Bits>(x), sign = (b >> 16) & 0x8000, size = b & 0x7fffffff;
+    const Bits normal = (size + 0xfff + ((size >> 13) & 1) - (112u << 23)) >> 13;
+    const Bits subnormal = same_bits<Bits>(same_bits<Float>(size) + 0.5f) - 0x3f000000u;  // the addition rounds
+    const Bits finite = size < (113u << 23) ? subnormal : normal;
+    const Bits special = size > 0x7f800000u ? Bits{} + 0x7e00 : Bits{} + 0x7c00;
+    return sign | (size >= 0x477ff000u ? special : finite);
   }
 };
 
-inline int element_size(int dtype) { return dtype == TUSTIN_FLOAT64 ? 8 : dtype == TUSTIN_FLOAT32 ? 4 : 2; }
+template <class Element>
+constexpr bool kIsHalf = false;
+template <>
+constexpr bool kIsHalf<BFloat16> = true;
+template <>
+constexpr bool kIsHalf<Float16> = true;
+
+template <class Real, class Element>
+TUSTIN_INLINE Real to_real(Element x) {
+  if constexpr (kIsHalf<Element>)
+    return Real(Element::template widen<float>(uint32_t(x.bits)));
+  else
+    return Real(x);
+}
+template <class Element, class Real>
+TUSTIN_INLINE Element from_real(Real x) {
+  if constexpr (kIsHalf<Element>)
+    return {uint16_t(Element::template narrow<uint32_t>(float(x)))};
+  else
+    return Element(x);
+}
 
 // As many neighbouring elements as a register has lanes, and back.
+typedef uint32_t Words __attribute__((vector_size(kRegisterBytes)));
+typedef uint16_t Halves __attribute__((vector_size(kRegisterBytes / 2)));
+
 template <class Element, class Real>
 TUSTIN_INLINE Register<Real> load_row(const Element* p) {
-  Real row[kRegisterLanes<Real>];
-  for (int i = 0; i < kRegisterLanes<Real>; ++i) row[i] = Real(p[i]);
-  return load_register<Register<Real>>(row);
+  if constexpr (kIsHalf<Element> && sizeof(Real) == 4) {
+    return Element::template widen<Register<float>>(__builtin_convertvector(load_register<Halves>(&p->bits), Words));
+  } else {
+    Real row[kRegisterLanes<Real>];
+    for (int i = 0; i < kRegisterLanes<Real>; ++i) row[i] = to_real<Real>(p[i]);
+    return load_register<Register<Real>>(row);
+  }
 }
 template <class Element, class Real>
 TUSTIN_INLINE void store_row(Element* p, Register<Real> v) {
-  Real row[kRegisterLanes<Real>];
-  store_register(row, v);
-  for (int i = 0; i < kRegisterLanes<Real>; ++i) p[i] = Element(row[i]);
+  if constexpr (kIsHalf<Element> && sizeof(Real) == 4) {
+    store_register(&p->bits, __builtin_convertvector(Element::template narrow<Words>(v), Halves));
+  } else {
+    Real row[kRegisterLanes<Real>];
+    store_register(row, v);
+    for (int i = 0; i < kRegisterLanes<Real>; ++i) p[i] = from_real<Element>(row[i]);
+  }
 }
 
 template <class Element, class Real>
@@ -82,7 +116,7 @@ void load_tile(const Element* p, int64_t channel, int64_t token, int channels, i
     }
   }
   for (; k < tokens; ++k) {
-    for (int i = 0; i < channels; ++i) tile[k * pitch + i] = Real(p[i * channel + k * token]);
+    for (int i = 0; i < channels; ++i) tile[k * pitch + i] = to_real<Real>(p[i * channel + k * token]);
     for (int i = channels; i < W; ++i) tile[k * pitch + i] = 0;
   }
 }
@@ -105,7 +139,7 @@ void store_tile(Element* p, int64_t channel, int64_t token, int channels, int to
     }
   }
   for (; k < tokens; ++k)
-    for (int i = 0; i < channels; ++i) p[i * channel + k * token] = Element(tile[k * pitch + i]);
+    for (int i = 0; i < channels; ++i) p[i * channel + k * token] = from_real<Element>(tile[k * pitch + i]);
 }
 
 // The same for a tensor of whatever dtype, any number of channels wide, a register at a time.
