@@ -64,13 +64,15 @@ struct Hold {
 
   struct Token : Powers<Real> {
     V input, P;
-    TUSTIN_INLINE Token(V delta, V u) : Powers<Real>(delta), input(u), P(p1 + p2 * this->d1 + p3 * this->d2 + p4 * this->d3) {}
+    TUSTIN_INLINE Token(V delta, V u)
+        : Powers<Real>(delta), input(u), P(p1 + p2 * this->d1 + p3 * this->d2 + p4 * this->d3) {}
   };
   struct Channel {
     V A, inverse_A;
     V w, d2, d3;  // the weights of w, Δ²/2 and Δ³/6 in β
     bool exact;   // some |A| is too small for the fast ladder
-    TUSTIN_INLINE Channel(V A, V i) : A(A), inverse_A(i), w(i * (p1 + i * (p2 + i * (p3 + i * p4)))), d2(-i * (p3 + i * p4)), d3(-i * p4) {
+    TUSTIN_INLINE Channel(V A, V i)
+        : A(A), inverse_A(i), w(i * (p1 + i * (p2 + i * (p3 + i * p4)))), d2(-i * (p3 + i * p4)), d3(-i * p4) {
       Real size[kLanes<Real>];
       store(size, magnitude(A));
       exact = false;
@@ -94,8 +96,8 @@ struct Hold {
   }
   template <bool fast>
   static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel& c, V kept) {
-    const auto x = !fast && c.exact ? Ladder<Real>::exact(t, c.A, c.inverse_A)
-                                    : Ladder<Real>::quick(t, kept, c.A, c.inverse_A);
+    const auto x =
+        !fast && c.exact ? Ladder<Real>::exact(t, c.A, c.inverse_A) : Ladder<Real>::quick(t, kept, c.A, c.inverse_A);
     V up{};  // Σ_j j·p_j x_{j+1}
     if constexpr (p1 != 0) up += p1 * x.x2;
     if constexpr (p2 != 0) up += 2 * p2 * x.x3;

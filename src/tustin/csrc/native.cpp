@@ -33,7 +33,8 @@ constexpr Level kLevels[] = {
               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
      },
      v4::run_scan},
-    {"v3", [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"); },
+    {"v3",
+     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"); },
      v3::run_scan},
     {"v2", [] { return true; }, v2::run_scan},
 #else
@@ -57,9 +58,7 @@ int tustin_scan_forward(const TustinScan* scan) { return current->run_scan(scan,
 int tustin_scan_backward(const TustinScan* scan) { return current->run_scan(scan, true); }
 
 int tustin_chunk_length(void) { return TUSTIN_CHUNK; }
-int64_t tustin_slices(int64_t D, int64_t groups_B, int64_t groups_C) {
-  return Slices(D, groups_B, groups_C).count();
-}
+int64_t tustin_slices(int64_t D, int64_t groups_B, int64_t groups_C) { return Slices(D, groups_B, groups_C).count(); }
 const char* tustin_method_name(int32_t method) {
 #define TUSTIN_NAME(name) #name,
   static const char* const names[] = {TUSTIN_METHODS(TUSTIN_NAME) nullptr};

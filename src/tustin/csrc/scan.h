@@ -49,11 +49,12 @@ typedef struct {
 TUSTIN_EXPORT int tustin_scan_forward(const TustinScan*);
 TUSTIN_EXPORT int tustin_scan_backward(const TustinScan*);
 
-TUSTIN_EXPORT int tustin_chunk_length(void);                                              /* tokens between two chunk states */
-TUSTIN_EXPORT int64_t tustin_slices(int64_t D, int64_t groups_B, int64_t groups_C);       /* partial sums per token of B and C */
-TUSTIN_EXPORT const char* tustin_method_name(int32_t method);                             /* NULL after the last one */
-TUSTIN_EXPORT const char* tustin_cpu_level(void);                                         /* the level in use */
-TUSTIN_EXPORT int tustin_set_cpu_level(const char* name);                                 /* 0, or 1 if this CPU does not have it */
+TUSTIN_EXPORT int tustin_chunk_length(void); /* tokens between two chunk states */
+TUSTIN_EXPORT int64_t tustin_slices(int64_t D, int64_t groups_B,
+                                    int64_t groups_C);        /* partial sums per token of B and C */
+TUSTIN_EXPORT const char* tustin_method_name(int32_t method); /* NULL after the last one */
+TUSTIN_EXPORT const char* tustin_cpu_level(void);             /* the level in use */
+TUSTIN_EXPORT int tustin_set_cpu_level(const char* name);     /* 0, or 1 if this CPU does not have it */
 
 #ifdef __cplusplus
 }

@@ -39,7 +39,8 @@ struct Float16 {
   template <class Float, class Bits>
   static TUSTIN_INLINE Float widen(Bits b) {
     const Bits sign = (b & 0x8000) << 16, rest = (b & 0x7fff) << 13;
-    const Bits finite = same_bits<Bits>(same_bits<Float>(rest) * 5.192296858534828e33f);  // 2¹¹²: makes subnormals normal
+    const Bits finite =
+        same_bits<Bits>(same_bits<Float>(rest) * 5.192296858534828e33f);  // 2¹¹²: makes subnormals normal
     return same_bits<Float>(sign | ((b & 0x7c00) == 0x7c00 ? rest | 0x7f800000 : finite));
   }
   template <class Bits, class Float>
@@ -126,8 +127,7 @@ void store_tile(Element* p, int64_t channel, int64_t token, int channels, int to
   constexpr int W = kRegisterLanes<Real>;
   int k = 0;
   if (channels == W && channel == 1) {
-    for (; k < tokens; ++k)
-      store_row<Element, Real>(p + k * token, load_register<Register<Real>>(tile + k * pitch));
+    for (; k < tokens; ++k) store_row<Element, Real>(p + k * token, load_register<Register<Real>>(tile + k * pitch));
   } else if (channels == W && (token == 1 || token == -1)) {
     for (; k + W <= tokens; k += W) {
       Register<Real> rows[W];
@@ -149,8 +149,10 @@ void load_tile(const TustinTensor& t, int64_t offset, int64_t channel, int64_t t
   for (int i = 0; i < pitch; i += kRegisterLanes<Real>) {
     const int left = channels - i, width = left < 0 ? 0 : left < kRegisterLanes<Real> ? left : kRegisterLanes<Real>;
     const int64_t first = offset + i * channel;
-#define TUSTIN_CASE(dtype, Element) \
-  case dtype: load_tile((const Element*)t.data + first, channel, token, width, tokens, tile + i, pitch); break;
+#define TUSTIN_CASE(dtype, Element)                                                            \
+  case dtype:                                                                                  \
+    load_tile((const Element*)t.data + first, channel, token, width, tokens, tile + i, pitch); \
+    break;
     switch (t.dtype) {
       TUSTIN_CASE(TUSTIN_FLOAT32, float)
       TUSTIN_CASE(TUSTIN_FLOAT64, double)
@@ -167,8 +169,10 @@ void store_tile(const TustinTensor& t, int64_t offset, int64_t channel, int64_t 
   for (int i = 0; i < channels; i += kRegisterLanes<Real>) {
     const int left = channels - i, width = left < kRegisterLanes<Real> ? left : kRegisterLanes<Real>;
     const int64_t first = offset + i * channel;
-#define TUSTIN_CASE(dtype, Element) \
-  case dtype: store_tile((Element*)t.data + first, channel, token, width, tokens, tile + i, pitch); break;
+#define TUSTIN_CASE(dtype, Element)                                                       \
+  case dtype:                                                                             \
+    store_tile((Element*)t.data + first, channel, token, width, tokens, tile + i, pitch); \
+    break;
     switch (t.dtype) {
       TUSTIN_CASE(TUSTIN_FLOAT32, float)
       TUSTIN_CASE(TUSTIN_FLOAT64, double)

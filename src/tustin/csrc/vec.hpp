@@ -63,12 +63,12 @@ struct Vec {
   }
 
   friend TUSTIN_INLINE Vec operator-(Vec a) { return {-a.low, -a.high}; }
-#define TUSTIN_OPERATOR(op)                                                                        \
-  friend TUSTIN_INLINE Vec operator op(Vec a, Vec b) { return {a.low op b.low, a.high op b.high}; }              \
-  friend TUSTIN_INLINE Vec operator op(Vec a, Real b) { return {a.low op b, a.high op b}; }                      \
-  friend TUSTIN_INLINE Vec operator op(Real a, Vec b) { return {a op b.low, a op b.high}; }                      \
-  TUSTIN_INLINE Vec& operator op##=(Vec b) { return *this = *this op b; }                                        \
-  TUSTIN_INLINE Vec& operator op##=(Real b) { return *this = *this op b; }
+#define TUSTIN_OPERATOR(op)                                                                         \
+  friend TUSTIN_INLINE Vec operator op(Vec a, Vec b) { return {a.low op b.low, a.high op b.high}; } \
+  friend TUSTIN_INLINE Vec operator op(Vec a, Real b) { return {a.low op b, a.high op b}; }         \
+  friend TUSTIN_INLINE Vec operator op(Real a, Vec b) { return {a op b.low, a op b.high}; }         \
+  TUSTIN_INLINE Vec& operator op## = (Vec b) { return *this = *this op b; }                         \
+  TUSTIN_INLINE Vec& operator op## = (Real b) { return *this = *this op b; }
   TUSTIN_OPERATOR(+)
   TUSTIN_OPERATOR(-)
   TUSTIN_OPERATOR(*)
@@ -111,7 +111,9 @@ TUSTIN_INLINE Vec<Real> select(Mask<Real> mask, Vec<Real> yes, Vec<Real> no) {
   return {mask.low ? yes.low : no.low, mask.high ? yes.high : no.high};
 }
 template <class Real>
-TUSTIN_INLINE Vec<Real> magnitude(Vec<Real> x) { return select(x < 0, -x, x); }
+TUSTIN_INLINE Vec<Real> magnitude(Vec<Real> x) {
+  return select(x < 0, -x, x);
+}
 
 // The larger (smaller) of two; a NaN on the right passes through. The compilers do not find the instruction by themselves.
 #if defined(__AVX512F__)
@@ -125,23 +127,37 @@ TUSTIN_INLINE Vec<Real> magnitude(Vec<Real> x) { return select(x < 0, -x, x); }
 TUSTIN_INLINE Register<float> larger(Register<float> a, Register<float> b) { return TUSTIN_INTRINSIC(max_ps)(a, b); }
 TUSTIN_INLINE Register<float> smaller(Register<float> a, Register<float> b) { return TUSTIN_INTRINSIC(min_ps)(a, b); }
 TUSTIN_INLINE Register<double> larger(Register<double> a, Register<double> b) { return TUSTIN_INTRINSIC(max_pd)(a, b); }
-TUSTIN_INLINE Register<double> smaller(Register<double> a, Register<double> b) { return TUSTIN_INTRINSIC(min_pd)(a, b); }
+TUSTIN_INLINE Register<double> smaller(Register<double> a, Register<double> b) {
+  return TUSTIN_INTRINSIC(min_pd)(a, b);
+}
 #undef TUSTIN_INTRINSIC
 #else
 template <class R>
-TUSTIN_INLINE R larger(R a, R b) { return a > b ? a : b; }
+TUSTIN_INLINE R larger(R a, R b) {
+  return a > b ? a : b;
+}
 template <class R>
-TUSTIN_INLINE R smaller(R a, R b) { return a < b ? a : b; }
+TUSTIN_INLINE R smaller(R a, R b) {
+  return a < b ? a : b;
+}
 #endif
 template <class Real>
-TUSTIN_INLINE Vec<Real> at_least(Vec<Real> low, Vec<Real> x) { return {larger(low.low, x.low), larger(low.high, x.high)}; }
+TUSTIN_INLINE Vec<Real> at_least(Vec<Real> low, Vec<Real> x) {
+  return {larger(low.low, x.low), larger(low.high, x.high)};
+}
 template <class Real>
-TUSTIN_INLINE Vec<Real> at_most(Vec<Real> top, Vec<Real> x) { return {smaller(top.low, x.low), smaller(top.high, x.high)}; }
+TUSTIN_INLINE Vec<Real> at_most(Vec<Real> top, Vec<Real> x) {
+  return {smaller(top.low, x.low), smaller(top.high, x.high)};
+}
 
 // Interleaves the first (second) halves of two registers: the steps from which any transposition is built.
-#define TUSTIN_INTERLEAVE(REAL, FIRST, SECOND)                                                                     \
-  TUSTIN_INLINE Register<REAL> interleave_first(Register<REAL> a, Register<REAL> b) { return __builtin_shufflevector FIRST; } \
-  TUSTIN_INLINE Register<REAL> interleave_second(Register<REAL> a, Register<REAL> b) { return __builtin_shufflevector SECOND; }
+#define TUSTIN_INTERLEAVE(REAL, FIRST, SECOND)                                         \
+  TUSTIN_INLINE Register<REAL> interleave_first(Register<REAL> a, Register<REAL> b) {  \
+    return __builtin_shufflevector FIRST;                                              \
+  }                                                                                    \
+  TUSTIN_INLINE Register<REAL> interleave_second(Register<REAL> a, Register<REAL> b) { \
+    return __builtin_shufflevector SECOND;                                             \
+  }
 #if defined(__AVX512F__)
 TUSTIN_INTERLEAVE(float, (a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
                   (a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31))
@@ -179,8 +195,7 @@ TUSTIN_INLINE Register<Real> sum_rows(const Real* rows) {
     v[i] = row.low + row.high;
   }
   for (int half = W / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i)
-      v[i] = interleave_first(v[i], v[i + half]) + interleave_second(v[i], v[i + half]);
+    for (int i = 0; i < half; ++i) v[i] = interleave_first(v[i], v[i + half]) + interleave_second(v[i], v[i + half]);
   return v[0];
 }
 
