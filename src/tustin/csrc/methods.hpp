@@ -53,26 +53,26 @@ struct mamba : Plain<Real> {
 };
 
 // The rules with α = e^z and β = ∫₀^Δ e^{A(Δ−τ)} P(τ) dτ, where P(τ) = Σ_j p_j τ^{j−1}/(j−1)!. With x_j = Δ^j φ_j(z):
-//   β = Σ_j p_j x_j        dβ/dΔ = P(Δ) + A·β        dx_j/dA = Δ·x_j − j·x_{j+1}
-// Put the ladder x_1 = Δ + w/A, x_2 = w/A², x_3 = (x_2 − Δ²/2)/A, … with w = e^z − 1 − z into β, and it is linear in w with
-// weights that depend on A alone: that is how step computes it. A rule is its p.
+//   β = Σ_j p_j x_j        dx_j/dΔ = x_{j−1}        dx_j/dA = Δ·x_j − j·x_{j+1} = (Δ·x_{j−1} − j·x_j)/A
+// Put the ladder x_1 = (e^z − 1)/A, x_2 = w/A² with w = e^z − 1 − z, x_3 = (x_2 − Δ²/2)/A, … into β, and it is linear in
+// e^z − 1 and w, with weights that depend on A alone: that is how step computes it. A rule is its p.
 template <class Real, class Rule>
 struct Hold {
   using V = Vec<Real>;
   static constexpr bool kHasFast = true;
   static constexpr Real p1 = Rule::p[0], p2 = Rule::p[1], p3 = Rule::p[2], p4 = Rule::p[3];
+  static_assert(p1 == 0 || p1 == 1);
 
   struct Token : Powers<Real> {
-    V input, P;
-    TUSTIN_INLINE Token(V delta, V u)
-        : Powers<Real>(delta), input(u), P(p1 + p2 * this->d1 + p3 * this->d2 + p4 * this->d3) {}
+    V input;
+    TUSTIN_INLINE Token(V delta, V u) : Powers<Real>(delta), input(u) {}
   };
   struct Channel {
     V A, inverse_A;
     V w, d2, d3;  // the weights of w, Δ²/2 and Δ³/6 in β
-    bool exact;   // some |A| is too small for the fast ladder
+    bool exact;   // some |A| is too small for the quick ladder
     TUSTIN_INLINE Channel(V A, V i)
-        : A(A), inverse_A(i), w(i * (p1 + i * (p2 + i * (p3 + i * p4)))), d2(-i * (p3 + i * p4)), d3(-i * p4) {
+        : A(A), inverse_A(i), w(i * i * (p2 + i * (p3 + i * p4))), d2(-i * (p3 + i * p4)), d3(-i * p4) {
       Real size[kLanes<Real>];
       store(size, magnitude(A));
       exact = false;
@@ -82,37 +82,46 @@ struct Hold {
 
   template <bool fast, class Entry>
   static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
+    const V v = t.input * B;
     if (!fast && c.exact) {
       const auto x = Ladder<Real>::exact(t, c.A, c.inverse_A);
-      return h * x.expm1 + (beta(x) * (t.input * B) + h);
+      return h * x.expm1 + (beta(x) * v + h);
     }
     const Exponential<Real, fast> e(t.d1 * c.A);
-    const V w = kept = e.minus_one_minus_z();
-    V beta = w * c.w;
-    if constexpr (p1 != 0) beta += t.d1 * p1;
-    if constexpr (p3 != 0) beta += t.d2 * c.d2;
-    if constexpr (p4 != 0) beta += t.d3 * c.d3;
-    return h * (w + e.z) + (beta * (t.input * B) + h);
+    const V expm1 = e.minus_one();
+    kept = e.minus_one_minus_z(expm1);
+    const V w = p1 != 0 ? expm1 - e.z : kept;  // what the difference loses for small z is nothing beside x_1
+    V rest{};                                  // β − p_1 x_1
+    if constexpr (p2 != 0 || p3 != 0 || p4 != 0) rest = w * c.w;
+    if constexpr (p3 != 0) rest += t.d2 * c.d2;
+    if constexpr (p4 != 0) rest += t.d3 * c.d3;
+    if constexpr (p1 == 0) return h * expm1 + (rest * v + h);
+    const V zoh = expm1 * (c.inverse_A * v + h) + h;
+    return p2 != 0 ? rest * v + zoh : zoh;
   }
   template <bool fast>
   static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel& c, V kept) {
     const auto x =
         !fast && c.exact ? Ladder<Real>::exact(t, c.A, c.inverse_A) : Ladder<Real>::quick(t, kept, c.A, c.inverse_A);
-    V up{};  // Σ_j j·p_j x_{j+1}
-    if constexpr (p1 != 0) up += p1 * x.x2;
-    if constexpr (p2 != 0) up += 2 * p2 * x.x3;
-    if constexpr (p3 != 0) up += 3 * p3 * x.x4;
-    if constexpr (p4 != 0) up += 4 * p4 * x.x5;
-    const V b = beta(x);
-    return {x.expm1 + 1, x.expm1 + 1, b, t.d1 * b - up, t.P + c.A * b};
+    const V alpha = x.expm1 + 1, b = beta(x), b_delta = sum(alpha, x.x1, x.x2, x.x3, p1, p2, p3, p4);
+    V b_A = t.d1 * b - sum(x.x2, x.x3, x.x4, x.x5, p1, 2 * p2, 3 * p3, 4 * p4);
+    if (!fast) {  // far out these two nearly cancel, and the other form does not
+      const V far = (t.d1 * b_delta - sum(x.x1, x.x2, x.x3, x.x4, p1, 2 * p2, 3 * p3, 4 * p4)) * c.inverse_A;
+      b_A = select(t.d1 * c.A < Constants<Real>::kMinExponent, far, b_A);
+    }
+    return {alpha, x.expm1 + 1, b, b_A, b_delta};
   }
-  static TUSTIN_INLINE V beta(const Ladder<Real>& x) {
-    V sum{};
-    if constexpr (p1 != 0) sum += p1 * x.x1;
-    if constexpr (p2 != 0) sum += p2 * x.x2;
-    if constexpr (p3 != 0) sum += p3 * x.x3;
-    if constexpr (p4 != 0) sum += p4 * x.x4;
-    return sum;
+  static TUSTIN_INLINE V beta(const Ladder<Real>& x) { return sum(x.x1, x.x2, x.x3, x.x4, p1, p2, p3, p4); }
+
+ private:
+  // Σ_j f_j y_j without the terms that the rule does not have.
+  static TUSTIN_INLINE V sum(V y1, V y2, V y3, V y4, Real f1, Real f2, Real f3, Real f4) {
+    V total{};
+    if constexpr (p1 != 0) total += f1 * y1;
+    if constexpr (p2 != 0) total += f2 * y2;
+    if constexpr (p3 != 0) total += f3 * y3;
+    if constexpr (p4 != 0) total += f4 * y4;
+    return total;
   }
 };
 

@@ -15,6 +15,7 @@ struct Constants<float> {
   static constexpr int kMantissa = 23;
   static constexpr float kRound = 12582912.0f + 127.0f;  // 1.5·2²³ + bias: adding it rounds, and leaves k + bias below
   static constexpr float kMinExponent = -87.0f, kMaxExponent = 88.0f;
+  static constexpr float kForgotten = -17.0f;  // below, e^z is lost beside 1
   static constexpr float kExp[] = {0.500000002693f, 0.16666577006f, 0.041666375249f, 0.00836317525547f,
                                    0.00139411136637f};
   static constexpr float kLog1p[] = {0.9999999947f,  -0.4999989265f, 0.333297105f,    -0.2495161626f, 0.1966327426f,
@@ -25,6 +26,7 @@ struct Constants<double> {
   static constexpr int kMantissa = 52;
   static constexpr double kRound = 6755399441055744.0 + 1023.0;
   static constexpr double kMinExponent = -708.0, kMaxExponent = 709.0;
+  static constexpr double kForgotten = -37.0;
   static constexpr double kExp[] = {1. / 2,         1. / 6,           1. / 24,          1. / 120,     1. / 720,
                                     1. / 5040,      1. / 40320,       1. / 362880,      1. / 3628800, 1. / 39916800,
                                     1. / 479001600, 1. / 6227020800., 1. / 87178291200.};
@@ -70,8 +72,12 @@ struct Exponential {
     return (Register<Real>)((Integers<Real>)rounded << Constants<Real>::kMantissa);
   }
   TUSTIN_INLINE V minus_one() const { return s * (r * r * q + r) + (s - 1); }
-  // e^z − 1 − z. For k = 0 the second bracket is exactly zero, so nothing cancels.
-  TUSTIN_INLINE V minus_one_minus_z() const { return s * r * r * q + ((s * r - z) + (s - 1)); }
+  // e^z − 1 − z, given e^z − 1. Their difference is right where |z| is large. Where it is small, k = 0 and e^z − 1 is the
+  // sum of z and r²q: what that sum lost in rounding is put back, and nothing cancels.
+  TUSTIN_INLINE V minus_one_minus_z(V minus_one) const {
+    const V small = r * r * q, lost = small - ((small + r) - r);
+    return s * lost + (minus_one - z);
+  }
 };
 
 template <class Real>
@@ -107,11 +113,11 @@ struct Ladder {
 
   // From w = e^z − 1 − z, which loses nothing, up. Each step divides the rounding error by A: for |A| that is not small.
   static TUSTIN_INLINE Ladder quick(const Powers<Real>& d, V w, V A, V inverse_A) {
-    const V y1 = w * inverse_A;
+    const V z = d.d1 * A;
     Ladder up;
-    up.expm1 = w + d.d1 * A;
-    up.x1 = y1 + d.d1;
-    up.x2 = y1 * inverse_A;
+    up.expm1 = select(z < Constants<Real>::kForgotten, splat(Real(-1)), w + z);
+    up.x1 = up.expm1 * inverse_A;
+    up.x2 = w * inverse_A * inverse_A;
     up.climb(d, inverse_A);
     return up;
   }
