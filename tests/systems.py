@@ -33,14 +33,14 @@ def system(
     L: int = 5,
     N: int = 3,
     *,
-    B: str = "token",
-    C: str = "token",
+    B: str | int = "token",
+    C: str | int = "token",
     optional: tuple[str, ...] = (),
     method: str = "mamba",
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """Random arguments of the given sizes and forms, by name.
+    """Random arguments of the given sizes and forms, by name; a number is a form too: that of so many groups.
 
     z = ΔA reaches −8, so that `rk4` uses its limiter, but stays inside the interval on which `method` is stable:
     outside, the states of `rk4_raw` grow until rounding is all there is.
@@ -54,9 +54,10 @@ def system(
     def uniform(low: float, high: float, *shape: int) -> Tensor:
         return low + (high - low) * torch.rand(*shape, generator=random, dtype=torch.float64)
 
-    def matrix(form: str) -> Tensor:
-        groups = next(g for g in (2, 3, 1) if D % g == 0)
-        return normal(*{"constant": (D, N), "token": (batch, N, L), "grouped": (batch, groups, N, L)}[form])
+    def matrix(form: str | int) -> Tensor:
+        groups = form if isinstance(form, int) else next(g for g in (2, 3, 1) if D % g == 0)
+        shapes = {"constant": (D, N), "token": (batch, N, L), "grouped": (batch, groups, N, L)}
+        return normal(*shapes["grouped" if isinstance(form, int) else form])
 
     arguments = {
         "u": normal(batch, D, L),

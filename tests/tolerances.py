@@ -6,6 +6,9 @@ from torch import Tensor
 VALUES = {torch.float64: 1e-12, torch.float32: 1e-6, torch.float16: 5e-4, torch.bfloat16: 4e-3}
 """Of a coefficient, against itself; of a scan's output, against the largest output. The half dtypes: one rounding."""
 
+SCAN = {**VALUES, torch.float32: 2e-6}
+"""Of a fused backend's output, over hundreds of tokens and on every instruction set, against the largest output."""
+
 DERIVATIVES = {torch.float64: 1e-12, torch.float32: 1e-5}
 
 

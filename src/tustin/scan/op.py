@@ -126,7 +126,12 @@ def _backward(ctx: Any, d_out: Tensor | None, d_last_state: Tensor | None, _: An
     return *(next(gradients) if given else None for given in ctx.given), None, None, None, None
 
 
+def _refuse_second_derivative(ctx: Any, *gradients: Any) -> None:
+    raise NotImplementedError("selective_scan: this backend has no second derivatives; use backend='reference'")
+
+
 _scan.register_autograd(_backward, setup_context=_setup_context)
+_scan_backward.register_autograd(_refuse_second_derivative)
 
 
 def scan(
