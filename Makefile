@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench sanitize aarch64 clean
 
 demo: $(READY)  ## every rule in one table, and a picture of what they do
 	$(BIN)/tustin methods --plot methods.png
@@ -17,8 +17,28 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)
-	$(BIN)/tustin doctor
+bench: $(READY)  ## the scan beside its peers and the limits of the machine; minutes, and nothing else should run
+	$(BIN)/python benchmarks/scan.py
+
+# The kernel's tests once more, with every access to memory and every conversion watched.
+SANITIZED := build/sanitize/_native.so
+sanitize: $(READY) $(SANITIZED)
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 TUSTIN_NATIVE_LIBRARY=$(SANITIZED) \
+	$(BIN)/python -m pytest tests/scan/test_kernel.py -k "reference or small or long or half or offsets" -p no:cacheprovider
+
+$(SANITIZED): CMakeLists.txt $(wildcard src/tustin/csrc/*)
+	cmake -S . -B build/sanitize -DTUSTIN_SANITIZE=ON
+	cmake --build build/sanitize --parallel 2
+
+# The same source must compile for ARM; nothing is run.
+AARCH64 ?= aarch64-linux-gnu-g++
+aarch64:
+	@command -v $(AARCH64) >/dev/null || { echo "$(AARCH64) is not installed: nothing compiled for ARM"; exit 0; }; \
+	for file in scan native; do \
+	  $(AARCH64) -std=c++17 -O2 -Wall -Wextra -Werror -Wno-psabi -fopenmp -fsyntax-only -DTUSTIN_LEVEL=baseline \
+	    -DTUSTIN_CHUNK=32 src/tustin/csrc/$$file.cpp || exit 1; \
+	done; echo "compiles for ARM"
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .ruff_cache .mypy_cache .hypothesis

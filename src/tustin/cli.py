@@ -8,7 +8,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,8 +28,10 @@ class Command:
     summary: str
     details: str
     """What `tustin NAME --help` says below the options: what comes out, and examples."""
-    configure: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], None]
+    configure: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    run: Callable[[argparse.Namespace], None] | None = None
+    """What it does; a command of commands does nothing by itself but show its help."""
+    commands: dict[str, Command] = field(default_factory=dict)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,17 +59,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(argv: list[str]) -> None:
     parser = _parser()
-    name = next((word for word in argv if not word.startswith("-")), None)
-    if name is not None and name not in COMMANDS:  # argparse would not suggest the nearest
-        raise UsageError(unknown("command", name, list(COMMANDS)))
+    known = COMMANDS
+    for name in (word for word in argv if not word.startswith("-")):
+        if not known:
+            break
+        if name not in known:  # argparse would not suggest the nearest
+            raise UsageError(unknown("command", name, list(known)))
+        known = known[name].commands
     try:
         args = parser.parse_args(argv)
     except SystemExit:  # argparse has printed the help or the version; its errors are UsageError
         return
-    if args.command is None:
-        parser.print_help()
-    else:
-        COMMANDS[args.command].run(args)
+    args.run(args)
 
 
 def _fail(error: Exception, code: int) -> int:
@@ -108,9 +111,17 @@ def _parser() -> _Parser:
         **options,
     )
     parser.add_argument("--version", action="version", version=f"tustin {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in COMMANDS.values():
-        subparser = commands.add_parser(
+    _add_commands(parser, COMMANDS, shared, options)
+    return parser
+
+
+def _add_commands(
+    parser: argparse.ArgumentParser, commands: dict[str, Command], shared: _Parser, options: dict[str, Any]
+) -> None:
+    parser.set_defaults(run=lambda args: parser.print_help())
+    added = parser.add_subparsers(metavar="COMMAND", title="commands")
+    for command in commands.values():
+        subparser = added.add_parser(
             command.name,
             help=command.summary,
             description=f"{command.summary[0].upper()}{command.summary[1:]}.",
@@ -119,7 +130,10 @@ def _parser() -> _Parser:
             **options,
         )
         command.configure(subparser)
-    return parser
+        if command.commands:
+            _add_commands(subparser, command.commands, shared, options)
+        else:
+            subparser.set_defaults(run=command.run)
 
 
 # --- output -----------------------------------------------------------------------------------------------------------
@@ -127,8 +141,12 @@ def _parser() -> _Parser:
 
 def print_json(facts: object) -> None:
     """Strict JSON: an infinite number becomes the string "inf" or "-inf", which `float` reads back."""
-    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(json.dumps(_without_infinities(facts), indent=2, ensure_ascii=not utf8, allow_nan=False))
+    print(as_json(facts, utf8=(sys.stdout.encoding or "").lower().replace("-", "") == "utf8"))
+
+
+def as_json(facts: object, *, utf8: bool) -> str:
+    """The text of `print_json`; where the letters of all languages cannot be written, they are escaped."""
+    return json.dumps(_without_infinities(facts), indent=2, ensure_ascii=not utf8, allow_nan=False)
 
 
 def _without_infinities(value: Any) -> Any:
@@ -290,6 +308,54 @@ examples:
   tustin doctor --json > doctor.json"""
 
 
+# --- tustin bench -----------------------------------------------------------------------------------------------------
+
+
+def _configure_bench_scan(parser: argparse.ArgumentParser) -> None:
+    from .bench import options
+
+    options.configure(parser)
+
+
+def _run_bench_scan(args: argparse.Namespace) -> None:
+    from .bench import files, options, progress, report, scan
+
+    with progress.shown() as show:
+        result = scan.run(options.from_arguments(args), show)
+    facts = scan.as_facts_of(result)
+    if args.markdown:
+        files.replace_block(args.markdown, report.for_markdown(result, options.command_line(args)))
+    if args.json and str(args.json) != "-":
+        files.write(args.json, as_json(facts, utf8=True) + "\n")
+    if str(args.json) == "-":
+        print_json(facts)
+    else:
+        print_rich(lambda width: report.for_terminal(result, width))
+    for path in (args.markdown, args.json):
+        if path and str(path) != "-":
+            print(f"tustin: wrote {path}", file=sys.stderr)
+
+
+_BENCH_DETAILS = """\
+examples:
+  tustin bench
+  tustin bench scan --quick"""
+
+_BENCH_SCAN_DETAILS = """\
+Every rule on every backend, and torch.compile of the reference, beside mambapy's selective scan, at D 384 and N 16, in
+turns; then the limits of the machine, the share of them that the kernel reaches, and the checks. Takes some minutes,
+and an otherwise idle machine: what else runs shows up in the numbers. docs/performance.md explains the tables.
+
+--json holds the same: options, machine, limits, cells (seconds per call: low and high quartile and median;
+times_faster_than_mambapy; skipped_because), rates and checks.
+
+examples:
+  tustin bench scan
+  tustin bench scan --quick --json scan.json
+  tustin bench scan --methods mamba bil --lengths 197 --batch-sizes 1 8 --threads 1
+  tustin bench scan --markdown docs/performance.md"""
+
+
 COMMANDS = {
     command.name: command
     for command in (
@@ -306,6 +372,20 @@ COMMANDS = {
             _DOCTOR_DETAILS,
             _configure_doctor,
             _run_doctor,
+        ),
+        Command(
+            "bench",
+            "measure how fast it is, beside its peers",
+            _BENCH_DETAILS,
+            commands={
+                "scan": Command(
+                    "scan",
+                    "time the selective scan: every rule, backend and length, against mambapy and the machine's limits",
+                    _BENCH_SCAN_DETAILS,
+                    _configure_bench_scan,
+                    _run_bench_scan,
+                )
+            },
         ),
     )
 }

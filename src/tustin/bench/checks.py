@@ -1,0 +1,109 @@
+"""What the fused scan promises, and whether this run shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from .machine import Limits
+from .workloads import Cell, peer_of
+
+Median = Callable[[Cell], float | None]
+
+LONG = 6085
+
+
+@dataclass(frozen=True)
+class Check:
+    """One promise: a ratio and its bound."""
+
+    claim: str
+    relation: str
+    """"≥" or "≤"."""
+    bound: float
+    measured: float | None
+    """Rounded as it is shown, so that number and verdict agree; None if this run did not measure it."""
+    which: str | None
+    """The rule that is worst at it, where the promise is about several."""
+
+    @property
+    def holds(self) -> bool | None:
+        if self.measured is None:
+            return None
+        return self.measured >= self.bound if self.relation == "≥" else self.measured <= self.bound
+
+
+def stated_for(center: Cell) -> bool:
+    """Whether the promises are about this shape, precision and number of threads."""
+    return (center.batch, center.L, center.dtype, center.threads) == (8, 197, "float32", 2)
+
+
+def check_all(center: Cell, methods: Sequence[str], median: Median, limits: Limits) -> list[Check]:
+    """Every promise, in the order of the table; none if the run is about something else."""
+    if not stated_for(center):
+        return []
+    forward = replace(center, backward=False)
+    backward = replace(center, backward=True)
+    checks = [
+        _against_peer(forward, 80, median),
+        _against_peer(backward, 50, median),
+        *(
+            _against_gemm(replace(forward, method=method), bound, kind, median, limits)
+            for kind, bounds in (("", {"mamba": 50, "bil": 35}), (", stretch", {"mamba": 30, "bil": 22}))
+            for method, bound in bounds.items()
+        ),
+    ]
+    for cell, bound in ((forward, 1.25), (backward, 1.2)):
+        checks.append(_against_zoh(cell, ("bil", "rk4"), 1.0, median))
+        checks.append(_against_zoh(cell, ("foh", "pol", "hoh"), bound, median))
+    for cell in (forward, backward):
+        name = f"{cell.mode}, one thread : two"
+        checks.append(_worst(name, "≥", 1.8, _ratios(cell, methods, lambda c: replace(c, threads=1), median)))
+    for cell in (forward, backward):
+        name = f"{cell.mode}, time per token, L {LONG} : {cell.L}"
+        ratios = _ratios(cell, methods, lambda c: replace(c, L=LONG), median)
+        checks.append(_worst(name, "≤", 1.15, {name: ratio * cell.L / LONG for name, ratio in ratios.items()}))
+    for cell in (forward, backward):
+        name = f"{cell.mode}, bfloat16 : float32"
+        checks.append(_worst(name, "≤", 1.0, _ratios(cell, methods, lambda c: replace(c, dtype="bfloat16"), median)))
+    return checks
+
+
+def _against_peer(cell: Cell, bound: float, median: Median) -> Check:
+    own = replace(cell, method="mamba")  # the rule that the peer has
+    ratios = _ratios(own, ("mamba",), peer_of, median)
+    return _worst(f"{cell.mode}, mambapy : mamba", "≥", bound, ratios, digits=1)
+
+
+def _against_gemm(cell: Cell, bound: float, kind: str, median: Median, limits: Limits) -> Check:
+    seconds = median(cell)
+    ratios = {cell.method: limits.gemm * seconds / cell.updates} if seconds else {}
+    return _worst(f"GEMM FLOP/s : updates/s, {cell.method}{kind}", "≤", bound, ratios, digits=1)
+
+
+def _against_zoh(cell: Cell, methods: Sequence[str], bound: float, median: Median) -> Check:
+    zoh = median(replace(cell, method="zoh"))
+    found = {method: median(replace(cell, method=method)) for method in methods}
+    ratios = {method: seconds / zoh for method, seconds in found.items() if seconds and zoh}
+    if len(ratios) < len(methods):
+        ratios = {}  # half a promise is none
+    return _worst(f"{cell.mode}, {', '.join(methods)} : zoh", "≤", bound, ratios)
+
+
+def _ratios(cell: Cell, methods: Sequence[str], other: Callable[[Cell], Cell], median: Median) -> dict[str, float]:
+    """Time of the other cell by time of this one, for each method where both are known."""
+    ratios = {}
+    for method in methods:
+        own = replace(cell, method=method)
+        own_seconds, other_seconds = median(own), median(other(own))
+        if own_seconds and other_seconds:
+            ratios[method] = other_seconds / own_seconds
+    return ratios
+
+
+def _worst(claim: str, relation: str, bound: float, ratios: dict[str, float], digits: int = 2) -> Check:
+    """The check of the ratio that is furthest on the wrong side."""
+    if not ratios:
+        return Check(claim, relation, bound, None, None)
+    method = (min if relation == "≥" else max)(ratios, key=lambda name: ratios[name])
+    return Check(claim, relation, bound, round(ratios[method], digits), method if len(ratios) > 1 else None)

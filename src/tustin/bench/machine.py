@@ -1,0 +1,115 @@
+"""The limits of the machine, measured in the same run, and how close to them a scan could come.
+
+docs/performance.md explains the model: what is counted, and what is left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import doctor
+from ..scan import native
+from .workloads import PEER, Cell, N, missing
+
+GEMM_SIZE = 1024
+COPY_BYTES = 1 << 26  # beyond the last-level cache
+
+MULTIPLICATIONS = {
+    "mamba": 13,  # z, e^z − 1 (9), the recurrence (2), the output
+    "zoh": 14,  # z, e^z − 1 (9), B·u, the recurrence (2), the output
+    "foh": 17,  # z, e^z − 1 and from it e^z − 1 − z (11), β, B·u, the recurrence (2), the output
+    "pol": 16,  # as zoh, and another term of β (2)
+    "hoh": 17,  # as pol, and another
+    "hoh3": 18,  # as hoh, and another
+    "bil": 6,  # z, 1 − z/2, B·u, the recurrence (2), the output; and a division
+    "rk4": 9,  # as rk4_raw, and the limited input
+    "rk4_raw": 8,  # z, a cubic (3), B·u, the recurrence (2), the output
+}
+"""Multiplications, fused with an addition or not, per update of a state in the forward pass of csrc/methods.hpp, where
+no e^z leaves the normal numbers; the output is y += C·h. The inner loops that GCC 12 makes of it have exactly these."""
+DIVISIONS = {"bil": 1}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the machine can do."""
+
+    gemm: float
+    """FLOP/s of a product of square matrices, counting a multiplication and an addition as two."""
+    copy: float
+    """Bytes read plus bytes written per second."""
+
+    def attainable(self, method: str) -> float:
+        """Updates of a state per second, if each of its multiplications took as long as one of the matrix product."""
+        return self.gemm / (2 * MULTIPLICATIONS[method])
+
+
+LIMITS = ("gemm", "copy")
+
+
+@functools.cache
+def limit_calls() -> dict[str, Callable[[], object]]:
+    """What to time to learn each of `LIMITS`."""
+    a, b = torch.randn(2, GEMM_SIZE, GEMM_SIZE, generator=torch.Generator().manual_seed(0))
+    product = torch.empty(GEMM_SIZE, GEMM_SIZE)
+    source = torch.ones(COPY_BYTES // 4)
+    target = torch.empty_like(source)
+    return {"gemm": lambda: torch.mm(a, b, out=product), "copy": lambda: target.copy_(source)}
+
+
+def limits_from(gemm_seconds: float, copy_seconds: float) -> Limits:
+    """The rates, from what the calls of `limit_calls` took."""
+    return Limits(2 * GEMM_SIZE**3 / gemm_seconds, 2 * COPY_BYTES / copy_seconds)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How one rule's forward pass stands to the limits."""
+
+    method: str
+    updates: float
+    """Updates of a state per second."""
+    gemm_ratio: float
+    """FLOP of a matrix product in the time of one update."""
+    attainable: float
+    share: float
+    traffic: float
+    """Bytes per second between memory and kernel."""
+    traffic_share: float
+
+
+def rate(cell: Cell, seconds: float, limits: Limits) -> Rate:
+    """The rate of one measurement of the forward pass."""
+    updates = cell.updates / seconds
+    per_token = 3 * getattr(torch, cell.dtype).itemsize  # u and delta in, the output out; B and C are few
+    traffic = updates / N * per_token
+    attainable = limits.attainable(cell.method)
+    return Rate(
+        method=cell.method,
+        updates=updates,
+        gemm_ratio=limits.gemm / updates,
+        attainable=attainable,
+        share=updates / attainable,
+        traffic=traffic,
+        traffic_share=traffic / limits.copy,
+    )
+
+
+def describe() -> dict[str, Any]:
+    """What the numbers depend on, the load by others included, so before the run; neither user nor host."""
+    facts = doctor.collect()
+    peer = None if missing(PEER) else importlib.metadata.version(PEER)
+    return {
+        "versions": facts["versions"] | {PEER: peer},
+        "platform": facts["platform"],
+        "cpu": facts["cpu"],
+        "load": os.getloadavg()[0],
+        "native_level": None if missing("native") else native.cpu_level(),
+    }

@@ -1,0 +1,152 @@
+"""What `tustin bench scan` can be told; nonsense is refused here, before anything has been measured."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..discretize import METHODS, get_method
+from . import files
+
+BACKENDS = ("native", "mambapy", "reference", "compiled")
+"""Who is timed: ours, the peer, and torch.compile of the reference."""
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+LAYOUTS = ("channel-last", "token-last")
+"""In which dimension of (batch, D, L) neighbours in memory lie: D, as a linear layer leaves it, or L."""
+
+
+_DEFAULTS = {"dtype": DTYPES[0], "layout": LAYOUTS[0]}
+
+
+@dataclass(frozen=True)
+class Options:
+    """One run of the benchmark."""
+
+    methods: tuple[str, ...]
+    lengths: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    dtype: str
+    layout: str
+    threads: int
+    repeats: int
+    backends: tuple[str, ...]
+    quick: bool
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options to the parser of `tustin bench scan`."""
+    parser.add_argument(
+        "--quick", action="store_true", help="under a minute: fewer lengths and repeats, slow peers less"
+    )
+    parser.add_argument("--methods", nargs="+", type=_method, metavar="NAME", help="only these rules (default: all)")
+    parser.add_argument(
+        "--lengths", nargs="+", type=_positive, metavar="L", help="default: 64 197 785 6085; quick: 64 197 6085"
+    )
+    parser.add_argument("--batch-sizes", nargs="+", type=_positive, metavar="BATCH", help="default: 1 8")
+    parser.add_argument("--dtype", choices=DTYPES, default=_DEFAULTS["dtype"], help="of the inputs (default: float32)")
+    parser.add_argument(
+        "--layout",
+        choices=LAYOUTS,
+        default=_DEFAULTS["layout"],
+        help="of the inputs (default: channel-last, as mambapy has it)",
+    )
+    parser.add_argument("--threads", type=_threads, metavar="T", help="default: as many as torch uses")
+    parser.add_argument(
+        "--repeats", type=_positive, metavar="R", help="rounds over all candidates; default: 7, quick: 3"
+    )
+    parser.add_argument(
+        "--backends",
+        nargs="+",
+        choices=BACKENDS,
+        metavar="NAME",
+        help=f"default: {' '.join(BACKENDS)}; quick: no compiled",
+    )
+    parser.add_argument(
+        "--json", nargs="?", const="-", type=_output, metavar="FILE", help="everything as JSON, into FILE or instead"
+    )
+    parser.add_argument(
+        "--markdown", type=_marked, metavar="FILE", help="also renew the tables between the two marks in FILE"
+    )
+
+
+def from_arguments(args: argparse.Namespace) -> Options:
+    """The options of a parsed command line, with the defaults filled in."""
+    return Options(
+        methods=tuple(dict.fromkeys(args.methods or METHODS)),
+        lengths=tuple(sorted(set(args.lengths or ((64, 197, 6085) if args.quick else (64, 197, 785, 6085))))),
+        batch_sizes=tuple(sorted(set(args.batch_sizes or (1, 8)))),
+        dtype=args.dtype,
+        layout=args.layout,
+        threads=args.threads or torch.get_num_threads(),
+        repeats=args.repeats or (3 if args.quick else 7),
+        backends=tuple(dict.fromkeys(args.backends or (BACKENDS[:-1] if args.quick else BACKENDS))),
+        quick=args.quick,
+    )
+
+
+def command_line(args: argparse.Namespace) -> str:
+    """The command that makes the same run again."""
+    words = ["tustin bench scan"]
+    for name in ("quick", "methods", "lengths", "batch_sizes", "dtype", "layout", "threads", "repeats", "backends"):
+        value = getattr(args, name)
+        if value is None or value is False or value == _DEFAULTS.get(name):
+            continue
+        values = value if isinstance(value, list) else [] if value is True else [value]
+        words.append(" ".join([f"--{name.replace('_', '-')}", *map(str, values)]))
+    return " ".join(words)
+
+
+def as_facts(options: Options) -> dict[str, Any]:
+    """The options as plain data."""
+    facts = {field.name: getattr(options, field.name) for field in fields(options)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
+
+
+def _method(text: str) -> str:
+    try:
+        return get_method(text).name
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return number
+
+
+def _threads(text: str) -> int:
+    number, cores = _positive(text), os.cpu_count() or 1
+    if number > cores:
+        raise argparse.ArgumentTypeError(
+            f"{number} threads on {cores} cores would measure how they wait for each other"
+        )
+    return number
+
+
+def _output(text: str) -> Path:
+    """Where to write, "-" being the standard output. Found wanting now and not after minutes of measuring."""
+    try:
+        return Path(text) if text == "-" else files.writable(Path(text))
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
+
+
+def _marked(text: str) -> Path:
+    path = Path(text)
+    try:
+        files.split(files.writable(path).read_text(encoding="utf-8"), text)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return path

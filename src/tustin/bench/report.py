@@ -1,0 +1,278 @@
+"""The result for people: the same tables on the terminal and in a Markdown page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from . import machine
+from .checks import LONG, Check
+from .scan import Result, focus, variants
+from .workloads import COMPILED, LONGEST_COMPILED, PEER, PEER_KEEPING, Cell, D, N, peer_of
+
+_NAME_WIDTH, _ENTRY_WIDTH = 22, 19  # columns of text that a row of times needs
+_BUSY = 0.5  # processes that ran or waited to before the benchmark did
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text in rows; the first column says what the row is about."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    note: str = ""
+
+
+def tables(result: Result, width: int) -> list[Table]:
+    """Everything that was found out, the verdicts last; with as many lengths to a table as `width` has room for."""
+    options = result.options
+    room = max(1, (width - _NAME_WIDTH) // _ENTRY_WIDTH)
+    groups = [options.lengths[i : i + room] for i in range(0, len(options.lengths), room)]
+    grids = [
+        _grid(result, batch, lengths, backward)
+        for backward in (False, True)
+        for batch in options.batch_sizes
+        for lengths in groups
+    ]
+    several = [
+        *grids,
+        _variants(result, False),
+        _variants(result, True),
+        _limits(result),
+        _rates(result),
+        _checks(result),
+    ]
+    return [table for table in several if table.rows]
+
+
+def summary(result: Result) -> list[str]:
+    """Where and how it was measured: one sentence a line."""
+    facts, options = result.machine, result.options
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items() if version)
+    level = f", native kernels for {facts['native_level']}" if facts["native_level"] else ""
+    threads = f"{options.threads} thread{'s'[: options.threads > 1]} on {facts['cpu']['cores']} cores"
+    busy = f"; others used it too (load {facts['load']:.1f}), do not trust it" if facts["load"] > _BUSY else ""
+    return [
+        f"{facts['cpu']['model']}, {threads}{level}; {versions}; {result.date}.",
+        f"D {D}, N {N}, {options.dtype}, {options.layout}; {options.repeats} rounds in turns{busy}.",
+    ]
+
+
+def left_out(result: Result) -> list[str]:
+    """What was not measured and why: one line each."""
+    lines = [
+        f"{_backend_name(backend)}: {reason}"
+        for backend in dict.fromkeys(cell.backend for cell in result.skipped)
+        if (reason := _reason_for_all(result, backend))
+    ]
+    for cell, reason in result.skipped.items():
+        if _reason_for_all(result, cell.backend):
+            continue
+        alike = [c for c in result.skipped if replace(c, method=cell.method) == cell]
+        if cell is alike[0]:
+            which = (
+                f" of {len(alike)} rules"
+                if len(alike) > 1
+                else f" of {cell.method}"
+                if _has_rules(cell.backend)
+                else ""
+            )
+            shape = f"{cell.mode}, batch {cell.batch}, L {cell.L}"
+            lines.append(f"{_backend_name(cell.backend)}{which}, {shape}: {reason}")
+    if result.compile_seconds is not None:
+        lines.append(
+            f"{_backend_name(COMPILED)}: L up to {LONGEST_COMPILED} only, because the loop over time is unrolled; "
+            f"compiling took up to {result.compile_seconds:.0f} s"
+        )
+    return lines
+
+
+def _reason_for_all(result: Result, backend: str) -> str | None:
+    """The one reason why nothing of this backend was measured, if that is so."""
+    reasons = {reason for cell, reason in result.skipped.items() if cell.backend == backend}
+    measured = any(cell.backend == backend for cell in result.timings)
+    return reasons.pop() if len(reasons) == 1 and not measured else None
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+def _grid(result: Result, batch: int, lengths: Sequence[int], backward: bool) -> Table:
+    base = replace(focus(result.options), batch=batch, backward=backward)
+    lines = [replace(base, method=method) for method in result.options.methods]
+    lines += [replace(base, fused=True), *(replace(line, backend="reference") for line in lines)]
+    peer = peer_of(base)
+    lines += [replace(base, backend=COMPILED), replace(peer, backend=PEER_KEEPING), peer]
+    rows = []
+    for line in lines:
+        cells = [replace(line, L=L) for L in lengths]
+        if any(cell in result.timings for cell in cells):
+            rows.append((_line_name(line), *(_entry(result, cell) for cell in cells)))
+    return Table(
+        title=f"{base.mode[0].upper()}{base.mode[1:]}, batch {batch}",
+        header=("", *(f"L {L}" for L in lengths)),
+        rows=rows,
+        note=f"ms per call (median), ± half the distance of the quartiles, and how many times faster than {PEER}.",
+    )
+
+
+def _entry(result: Result, cell: Cell) -> str:
+    found = result.timings.get(cell)
+    if not found:
+        return "–"
+    ratio = result.times_faster_than_peer(cell)
+    faster = f"{_number(ratio)}x" if ratio and cell.backend != PEER else ""
+    return f"{_number(found.median * 1e3)} {f'±{found.spread:.0%}':>4} {faster:>6}"
+
+
+def _variants(result: Result, backward: bool) -> Table:
+    base = replace(focus(result.options), backward=backward)
+    kinds = [*variants(base)]
+    rows = []
+    for method in result.options.methods:
+        cell = replace(base, method=method)
+        seconds = result.median(cell)
+        if not seconds:
+            continue
+        others = [result.median(variant) for variant in variants(cell).values()]
+        long = result.median(replace(cell, L=LONG))
+        per_token = f"{long / seconds * cell.L / LONG:.2f}" if long else "–"
+        updates = f"{cell.updates / seconds / 1e9:.2f}"
+        entries = [f"{other / seconds:.2f}" if other else "–" for other in others]
+        rows.append((method, f"{_number(seconds * 1e3)}", updates, *entries, per_token))
+    return Table(
+        title=f"Native, {base.mode}, batch {base.batch}, L {base.L}: what else it costs",
+        header=("", "ms", "10⁹ updates/s", *kinds, f"a token at L {LONG}"),
+        rows=rows,
+        note="After the rate: times relative to the first column. An update is one step of one number of a state.",
+    )
+
+
+def _limits(result: Result) -> Table:
+    limits, timings = result.limits, result.limit_timings
+    return Table(
+        title="Limits of the machine",
+        header=("", "rate", "spread"),
+        rows=[
+            (
+                f"GEMM, {machine.GEMM_SIZE}³, float32",
+                f"{limits.gemm / 1e9:.1f} GFLOP/s",
+                f"±{timings['gemm'].spread:.0%}",
+            ),
+            (
+                f"copy, {machine.COPY_BYTES >> 20} MiB",
+                f"{limits.copy / 1e9:.1f} GB/s",
+                f"±{timings['copy'].spread:.0%}",
+            ),
+        ],
+    )
+
+
+def _rates(result: Result) -> Table:
+    base = focus(result.options)
+    rows = [
+        (
+            rate.method,
+            f"{machine.MULTIPLICATIONS[rate.method]}{' + div' if machine.DIVISIONS.get(rate.method) else ''}",
+            f"{rate.attainable / 1e9:.2f}",
+            f"{rate.updates / 1e9:.2f}",
+            f"{rate.share:.0%}",
+            f"{rate.gemm_ratio:.1f}",
+            f"{rate.traffic_share:.0%}",
+        )
+        for rate in result.rates()
+    ]
+    return Table(
+        title=f"Native, forward, batch {base.batch}, L {base.L}: share of the attainable rate",
+        header=("", "FMA", "attainable", "reached", "share", "GEMM FLOP per update", "of copy bandwidth"),
+        rows=rows,
+        note="FMA: multiplications per update, fused or not. In 10⁹ updates/s; attainable = GEMM FLOP/s / (2·FMA).",
+    )
+
+
+def _checks(result: Result) -> Table:
+    return Table(
+        title="Checks, batch 8, L 197, two threads, float32",
+        header=("claim (ratio of times, worst rule)", "required", "measured", "holds"),
+        rows=[
+            (check.claim, f"{check.relation} {check.bound:g}", _measured(check), _verdict(check))
+            for check in result.checks()
+        ],
+    )
+
+
+def _measured(check: Check) -> str:
+    if check.measured is None:
+        return "not measured"
+    return f"{check.measured:g}" + (f" ({check.which})" if check.which else "")
+
+
+def _verdict(check: Check) -> str:
+    return {True: "yes", False: "no", None: "–"}[check.holds]
+
+
+def _line_name(cell: Cell) -> str:
+    if not _has_rules(cell.backend):
+        return cell.backend
+    return f"{_backend_name(cell.backend)} {cell.method}{', fused' if cell.fused else ''}"
+
+
+def _has_rules(backend: str) -> bool:
+    return backend not in (PEER, PEER_KEEPING)
+
+
+def _backend_name(backend: str) -> str:
+    return "torch.compile" if backend == COMPILED else backend
+
+
+def _number(value: float) -> str:
+    """Three digits, and never an exponent."""
+    digits = next((d for d, bound in ((3, 1), (2, 10), (1, 100)) if value < bound), 0)
+    return f"{value:.{digits}f}"
+
+
+# --- the two forms ----------------------------------------------------------------------------------------------------
+
+
+def for_terminal(result: Result, width: int) -> list[Any]:
+    """Text and tables for rich."""
+    from rich import box
+    from rich.table import Table as RichTable
+
+    parts: list[Any] = [*summary(result), ""]
+    for table in tables(result, width):
+        drawn = RichTable(
+            box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold"
+        )
+        for number, name in enumerate(table.header):
+            drawn.add_column(name, justify="right" if number else "left", no_wrap=not number)
+        for row in table.rows:
+            drawn.add_row(*row)
+        parts += [table.title, drawn, *([table.note] if table.note else []), ""]
+    if lines := left_out(result):
+        parts += ["Not measured", *(f"- {line}" for line in lines), ""]
+    if not result.checks():
+        parts.append(
+            "No checks: they are stated for batch 8, L 197, float32 and two threads, which this run did not measure."
+        )
+    return parts
+
+
+def for_markdown(result: Result, command: str) -> str:
+    """The block of docs/performance.md that `--markdown` renews."""
+    parts = [f"Measured by `{command}`. {' '.join(summary(result))}", ""]
+    # The verdicts first: a page is read from its top, a terminal from its bottom.
+    for table in reversed(tables(result, width=120)):
+        parts += [f"### {table.title}", ""]
+        parts += [_markdown_row(table.header), _markdown_row(["---", *["---:"] * (len(table.header) - 1)])]
+        parts += [*(_markdown_row(row) for row in table.rows), ""]
+        parts += [table.note, ""] if table.note else []
+    if lines := left_out(result):
+        parts += ["### Not measured", "", *(f"- {line}" for line in lines)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(' '.join(cell.split()) for cell in cells)} |"

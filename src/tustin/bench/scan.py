@@ -1,0 +1,267 @@
+"""The benchmark of the scan: which cells there are, which are worth their time, and the run over all of them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+
+from .. import __version__
+from ..discretize import METHODS
+from ..scan import BACKENDS
+from . import machine, timing, workloads
+from .checks import Check, check_all
+from .machine import Limits, Rate
+from .options import LAYOUTS, Options, as_facts
+from .timing import Task, Timing
+from .worker import Worker
+from .workloads import COMPILED, PEER, PEER_KEEPING, Cell, peer_of
+
+FOCUS_BATCH, FOCUS_L = 8, 197
+"""Where variants are compared, and what the checks are about: 197 tokens are an image of 224² in patches of 16."""
+
+Report = Callable[[str, int, int], None]
+"""Told what is being done, and how many steps of how many are done."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How much time a measurement may take, in seconds."""
+
+    per_call: dict[str, float]
+    """By backend: a cell whose single call takes longer is left out. Ratios rest on the peer; the rest is for scale."""
+    per_cell: float
+    """A slow cell takes part in fewer rounds, in three at least: about this much of calls."""
+    per_turn: float
+    """A fast cell is called again and again for this long at each turn."""
+
+
+def _patience(native: float, peer: float, others: float, per_cell: float, per_turn: float) -> Patience:
+    per_call = {"native": native, PEER: peer, PEER_KEEPING: peer, "reference": others, COMPILED: others}
+    return Patience(per_call, per_cell, per_turn)
+
+
+PATIENT = _patience(native=8.0, peer=8.0, others=1.5, per_cell=6.0, per_turn=0.05)
+QUICK = _patience(native=1.0, peer=1.5, others=0.15, per_cell=1.0, per_turn=0.02)
+
+_NOBODY = "nobody"  # the backend of a worker that measures the machine alone
+_SHORT = 64  # tokens, quick for any backend
+
+
+@dataclass(frozen=True)
+class Result:
+    """All that one run found out."""
+
+    options: Options
+    date: str
+    machine: dict[str, Any]
+    timings: dict[Cell, Timing]
+    skipped: dict[Cell, str]
+    limit_timings: dict[str, Timing]
+    compile_seconds: float | None
+    """What torch.compile took until the longest of its cells was ready."""
+
+    @property
+    def limits(self) -> Limits:
+        return machine.limits_from(self.limit_timings["gemm"].median, self.limit_timings["copy"].median)
+
+    def median(self, cell: Cell) -> float | None:
+        found = self.timings.get(cell)
+        return found.median if found else None
+
+    def times_faster_than_peer(self, cell: Cell) -> float | None:
+        """How many of the cell fit into the time of the peer's cell, by the medians."""
+        own, peer = self.median(cell), self.median(peer_of(cell))
+        return peer / own if own and peer else None
+
+    def rates(self) -> list[Rate]:
+        """How the native forward pass of every rule stands to the limits, at the shape of the focus."""
+        cells = [replace(focus(self.options), method=method) for method in self.options.methods]
+        return [machine.rate(c, self.timings[c].median, self.limits) for c in cells if c in self.timings]
+
+    def checks(self) -> list[Check]:
+        """The promises, where this run has what they are about."""
+        return check_all(focus(self.options), self.options.methods, self.median, self.limits)
+
+
+def focus(options: Options) -> Cell:
+    """The native forward pass at the shape where variants are compared: of the first rule."""
+    batch = FOCUS_BATCH if FOCUS_BATCH in options.batch_sizes else options.batch_sizes[-1]
+    L = min(options.lengths, key=lambda length: abs(length - FOCUS_L))
+    return Cell("native", options.methods[0], batch, L, False, options.dtype, options.layout, options.threads)
+
+
+def variants(cell: Cell) -> dict[str, Cell]:
+    """The same work under another condition."""
+    other_layout = LAYOUTS[1 - LAYOUTS.index(cell.layout)]
+    other_dtype = "bfloat16" if cell.dtype == "float32" else "float32"
+    several = {
+        "all fused": replace(cell, fused=True),
+        other_dtype: replace(cell, dtype=other_dtype),
+        other_layout: replace(cell, layout=other_layout),
+    }
+    return several | ({"one thread": replace(cell, threads=1)} if cell.threads > 1 else {})
+
+
+def plan(options: Options) -> list[Cell]:
+    """Every cell, those that are compared with each other close together."""
+    cells: list[Cell] = []
+    center = focus(options)
+    for batch in options.batch_sizes:
+        for L in options.lengths:
+            for backward in (False, True):
+                base = replace(center, batch=batch, L=L, backward=backward)
+                own = [replace(base, method=method) for method in options.methods]
+                peer = peer_of(base)
+                cells += [*own, replace(base, fused=True), peer, replace(peer, backend=PEER_KEEPING)]
+                cells += [replace(cell, backend="reference") for cell in own]
+                if L <= workloads.LONGEST_COMPILED:
+                    cells.append(replace(base, backend=COMPILED))
+                if (batch, L) == (center.batch, center.L):
+                    cells += [variant for cell in own for variant in variants(cell).values()]
+    wanted = {*options.backends, *([PEER_KEEPING] if PEER in options.backends else [])}
+    return [cell for cell in dict.fromkeys(cells) if cell.backend in wanted]
+
+
+def run(options: Options, report: Report) -> Result:
+    """Measure everything that is worth its time."""
+    patience = QUICK if options.quick else PATIENT
+    facts = machine.describe()
+    cells = plan(options)
+    backends = dict.fromkeys(cell.backend for cell in cells if not _impossible(cell))
+    workers = {name: Worker(workloads.ENVIRONMENTS.get(name, {})) for name in backends or [_NOBODY]}
+    try:
+        calibration = _calibrate(cells, workers, patience, report)
+        tasks = {cell: _task(cell, workers, options.repeats, patience, s) for cell, s in calibration.expected.items()}
+        first = next(iter(workers.values()))  # the native backend's, if it is there
+        limits = {name: _limit_task(name, first, options) for name in machine.LIMITS}
+        everything = _beside_the_focus(list(limits.values()), tasks, focus(options))
+        total, done = sum(task.turns for task in everything), 0
+
+        def tick(number: int) -> None:
+            nonlocal done
+            done += 1
+            report(f"round {number + 1} of {options.repeats}", done, total)
+
+        timing.in_turns(everything, options.repeats, patience.per_turn, tick)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    return Result(
+        options=options,
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        machine=facts,
+        timings={cell: timing.summarize(task.seconds) for cell, task in tasks.items()},
+        skipped=calibration.skipped,
+        limit_timings={name: timing.summarize(task.seconds) for name, task in limits.items()},
+        compile_seconds=calibration.compile_seconds,
+    )
+
+
+@dataclass
+class _Calibration:
+    """What is worth measuring, and roughly how long a call of it takes."""
+
+    expected: dict[Cell, float] = field(default_factory=dict)
+    skipped: dict[Cell, str] = field(default_factory=dict)
+    compile_seconds: float | None = None
+
+
+def _calibrate(cells: list[Cell], workers: dict[str, Worker], patience: Patience, report: Report) -> _Calibration:
+    found = _Calibration()
+    for number, cell in enumerate(cells):
+        report("looking for what can be measured", number, len(cells))
+        allowed = patience.per_call[cell.backend]
+        if reason := _impossible(cell) or _too_large(cell) or _too_slow(cell, found.expected, workers, allowed):
+            found.skipped[cell] = reason
+            continue
+        try:
+            first, found.expected[cell] = workers[cell.backend].first_calls(cell)
+        except RuntimeError as error:
+            if cell.backend != COMPILED:
+                raise
+            found.skipped[cell] = " ".join(str(error).split())[:200]  # a compiler's complaints can be pages long
+            continue
+        if cell.backend == COMPILED:
+            found.compile_seconds = max(first, found.compile_seconds or 0.0)
+    return found
+
+
+def _task(cell: Cell, workers: dict[str, Worker], repeats: int, patience: Patience, expected: float) -> Task:
+    turns = min(repeats, max(3, int(patience.per_cell / expected)))
+    return Task(lambda at_least: workers[cell.backend].turn(cell, cell.threads, at_least), turns)
+
+
+def _limit_task(name: str, worker: Worker, options: Options) -> Task:
+    return Task(lambda at_least: worker.turn(name, options.threads, at_least), options.repeats)
+
+
+def _beside_the_focus(limits: list[Task], tasks: dict[Cell, Task], center: Cell) -> list[Task]:
+    """All tasks in the order of their turns: the limits just before what they are compared with."""
+    place = next((i for i, c in enumerate(tasks) if (c.batch, c.L) == (center.batch, center.L)), 0)
+    others = list(tasks.values())
+    return [*others[:place], *limits, *others[place:]]
+
+
+def _impossible(cell: Cell) -> str | None:
+    """Why this backend cannot run the cell at all."""
+    if reason := workloads.missing(cell.backend):
+        return reason
+    if cell.backend in BACKENDS:
+        return BACKENDS[cell.backend].refuses(torch.device("cpu"), METHODS[cell.method])
+    return None
+
+
+def _too_large(cell: Cell) -> str | None:
+    needed, available = workloads.needed_bytes(cell), workloads.available_bytes()
+    if needed <= available / 2:
+        return None
+    free = f"{available / 1e9:.2g} GB that are free"
+    return f"it would need about {needed / 1e9:.2g} GB of memory, more than half of the {free}"
+
+
+def _too_slow(cell: Cell, expected: dict[Cell, float], workers: dict[str, Worker], allowed: float) -> str | None:
+    """Told by the longest shorter sequence that is known; if none is, by one short enough to try."""
+    shorter = {c: seconds for c, seconds in expected.items() if c.L < cell.L and replace(c, L=cell.L) == cell}
+    if not shorter and cell.L > _SHORT:
+        probe = replace(cell, L=_SHORT)
+        shorter = {probe: workers[cell.backend].first_calls(probe)[1]}
+    if not shorter:
+        return None
+    nearest = max(shorter, key=lambda c: c.L)
+    predicted = shorter[nearest] * cell.L / nearest.L
+    if predicted <= allowed:
+        return None
+    return f"one call would take about {predicted:.1f} s; more than {allowed:g} s are not spent on it"
+
+
+def as_facts_of(result: Result) -> dict[str, Any]:
+    """The result as plain data: what `--json` writes."""
+    cells = [
+        asdict(cell)
+        | {
+            "seconds": asdict(result.timings[cell]) if cell in result.timings else None,
+            "times_faster_than_mambapy": result.times_faster_than_peer(cell),
+            "skipped_because": result.skipped.get(cell),
+        }
+        for cell in [*result.timings, *result.skipped]
+    ]
+    return {
+        "tustin": __version__,
+        "date": result.date,
+        "options": as_facts(result.options),
+        "shape": {"D": workloads.D, "N": workloads.N},
+        "machine": result.machine,
+        "limits": {
+            "gemm_flop_per_second": result.limits.gemm,
+            "copy_bytes_per_second": result.limits.copy,
+            "seconds": {name: asdict(found) for name, found in result.limit_timings.items()},
+        },
+        "cells": cells,
+        "compile_seconds": result.compile_seconds,
+        "rates": [asdict(rate) for rate in result.rates()],
+        "checks": [asdict(check) | {"holds": check.holds} for check in result.checks()],
+    }

@@ -1,0 +1,125 @@
+"""A process of its own for every candidate: what one does to memory must not make another faster or slower.
+
+It does so by much. glibc gives the memory of large tensors back to the system when they are freed, and getting it again
+costs a page fault for every 4 KiB; but not in a process whose heap another candidate has left large and full of holes.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from . import machine, timing, workloads
+from .workloads import Cell
+
+_WARM_UP_BELOW = 0.2
+"""Calls of fewer seconds than this are made once untimed at every turn: caches and threads are then as in a loop."""
+
+
+class Worker:
+    """The process; it starts while the constructor returns, and asks nothing of the one that started it."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other,), daemon=True)
+        with _environment(environment):
+            self._process.start()
+        other.close()  # so that the end of the process ends the connection
+
+    def first_calls(self, cell: Cell) -> tuple[float, float]:
+        """Seconds of the first call, and of the next one unless the first was long; RuntimeError if it fails."""
+        seconds: tuple[float, float] = self._ask("first_calls", cell)
+        return seconds
+
+    def turn(self, key: Cell | str, threads: int, at_least: float) -> list[float]:
+        """Seconds of each call of a cell, or of one of the limits of the machine by its name."""
+        seconds: list[float] = self._ask("turn", key, threads, at_least)
+        return seconds
+
+    def close(self) -> None:
+        """Let it end by itself, so that it can tidy up; if it is still busy, at once."""
+        self._connection.close()
+        self._process.join(timeout=3)
+        self._process.terminate()
+        self._process.join()
+
+    def _ask(self, *request: object) -> Any:
+        try:
+            self._connection.send(request)
+            done, answer = self._connection.recv()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._process.join()
+            raise RuntimeError(
+                f"the process that was timing {request[1]} ended with code {self._process.exitcode}; "
+                "if that is -9, the system ran out of memory"
+            ) from None
+        if not done:
+            raise RuntimeError(answer)
+        return answer
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """What a process started inside finds in its environment."""
+    before = dict(os.environ)
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+# --- inside the process -----------------------------------------------------------------------------------------------
+
+
+def _serve(connection: Connection) -> None:
+    """Answer requests until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
+    gc.disable()  # not in the middle of a call
+    requests: dict[str, Callable[..., object]] = {"first_calls": _first_calls, "turn": _turn}
+    while True:
+        try:
+            name, *arguments = connection.recv()
+        except EOFError:
+            return
+        try:
+            connection.send((True, requests[name](*arguments)))
+        except Exception as error:  # the one who asked decides what to make of it
+            connection.send((False, f"{type(error).__name__}: {error}"))
+        gc.collect()
+
+
+def _first_calls(cell: Cell) -> tuple[float, float]:
+    torch.set_num_threads(cell.threads)
+    first = timing.time_once(_call(cell))
+    if first > _WARM_UP_BELOW and cell.backend != workloads.COMPILED:  # which compiles at the first call
+        return first, first
+    return first, timing.time_once(_call(cell))
+
+
+def _turn(key: Cell | str, threads: int, at_least: float) -> list[float]:
+    torch.set_num_threads(threads)
+    call = _call(key)
+    warm_up = _expected.get(key, 0.0) < _WARM_UP_BELOW
+    seconds = timing.call_for(call, at_least, warm_up)
+    _expected[key] = seconds[-1]
+    return seconds
+
+
+_expected: dict[Cell | str, float] = {}
+
+
+@functools.cache
+def _call(key: Cell | str) -> Callable[[], object]:
+    return machine.limit_calls()[key] if isinstance(key, str) else workloads.make_call(key)

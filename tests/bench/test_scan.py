@@ -1,0 +1,546 @@
+"""The benchmark of the scan: fair turns, ratios that are right, verdicts that are honest. No test looks at a clock."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+from tustin import METHODS
+from tustin.bench import files, machine, report, scan, timing, workloads
+from tustin.bench.checks import LONG, check_all
+from tustin.bench.scan import focus, plan
+from tustin.bench.timing import Task, Timing, summarize
+from tustin.bench.worker import Worker
+from tustin.bench.workloads import COMPILED, PEER, PEER_KEEPING, Cell, peer_of
+from tustin.cli import main
+from tustin.scan import native
+
+from .results import OPTIONS, made_up, seconds, without
+
+ROOT = Path(__file__).parents[2]
+SMALL = ["--lengths", "8", "--batch-sizes", "1", "--methods", "bil", "--repeats", "1", "--threads", "1"]
+CELL = Cell("native", "mamba", 8, 197, False, "float32", "channel-last", 2)
+
+needs_native = pytest.mark.skipif(bool(native.missing()), reason="the native library was not built")
+
+
+# --- timing -----------------------------------------------------------------------------------------------------------
+
+
+def test_summary_is_the_median_and_the_quartiles():
+    assert summarize([5.0, 1.0, 3.0, 2.0, 4.0]) == Timing(calls=5, low=2.0, median=3.0, high=4.0)
+    assert summarize([7.0]) == Timing(calls=1, low=7.0, median=7.0, high=7.0)
+    assert summarize([1.0, 100.0, 1.0]).median == 1.0
+    assert Timing(5, low=2.0, median=4.0, high=5.0).spread == 0.375
+
+
+def test_everyone_has_a_turn_in_every_round():
+    order = []
+    tasks = [Task(lambda at_least, name=name: order.append(name) or [1.0, 2.0], turns=3) for name in "abc"]
+    rounds = []
+    timing.in_turns(tasks, 3, 0.5, rounds.append)
+    assert "".join(order) == "abcabcabc"
+    assert rounds == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert tasks[0].seconds == [1.0, 2.0] * 3
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 7])
+@pytest.mark.parametrize("turns", [1, 3, 7])
+def test_fewer_turns_are_spread_over_the_rounds(turns, rounds):
+    taken = [number for number in range(rounds) if timing.takes_part(turns, rounds, number)]
+    assert len(taken) == min(turns, rounds)
+    gaps = {later - earlier for earlier, later in pairwise(taken)}
+    assert not gaps or max(gaps) - min(gaps) <= 1
+
+
+def test_a_call_is_timed_at_least_once_and_not_without_end():
+    calls = []
+    assert len(timing.call_for(lambda: calls.append(1), 0.0, warm_up=True)) == 1
+    assert len(calls) == 2
+    assert len(timing.call_for(lambda: None, 1e9, warm_up=False, most=5)) == 5
+
+
+# --- what is timed ----------------------------------------------------------------------------------------------------
+
+
+def test_the_plan_holds_every_rule_backend_and_shape_once():
+    cells = plan(OPTIONS)
+    assert len(set(cells)) == len(cells)
+    for method in METHODS:
+        for L in OPTIONS.lengths:
+            for batch in (1, 8):
+                for backward in (False, True):
+                    base = replace(CELL, method=method, L=L, batch=batch, backward=backward)
+                    assert {base, replace(base, backend="reference"), peer_of(base)} <= set(cells)
+    assert {cell.L for cell in cells if cell.backend == COMPILED} == {64}
+    assert {cell.backend for cell in plan(replace(OPTIONS, backends=("native",)))} == {"native"}
+
+
+def test_the_focus_is_the_shape_of_the_checks_or_the_nearest():
+    assert focus(OPTIONS) == CELL
+    assert focus(replace(OPTIONS, lengths=(8, 150, 900), batch_sizes=(1, 4))) == replace(CELL, L=150, batch=4)
+
+
+@needs_native
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("layout", ["channel-last", "token-last"])
+def test_peer_and_ours_do_the_same_work(backward, layout):
+    pytest.importorskip("mambapy")
+    cell = Cell("native", "mamba", 2, 37, backward, "float32", layout, 1)
+    ours, reference = (workloads.make_call(replace(cell, backend=b))() for b in ("native", "reference"))
+    theirs = workloads.make_call(peer_of(cell))()
+    if not backward:
+        ours, reference, theirs = [ours], [reference], [theirs]
+    assert len(ours) == len(theirs) == (6 if backward else 1)
+    for own, expected, other in zip(ours, reference, theirs, strict=True):
+        other = other if other.shape == own.shape else other.transpose(1, 2)
+        torch.testing.assert_close(own, expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-4)
+
+
+def test_the_layouts_hold_the_same_numbers_and_are_what_they_are_called():
+    first, second = (workloads.make_inputs(2, 5, "float32", layout) for layout in ("channel-last", "token-last"))
+    torch.testing.assert_close(first.u, second.u, rtol=0, atol=0)
+    assert first.u.stride()[1] == 1
+    assert second.u.stride()[2] == 1
+    assert first.u.is_leaf
+    assert first.u.requires_grad
+
+
+def test_everything_fused_takes_the_same_steps():
+    inputs = workloads.make_inputs(2, 5, "float32", "channel-last")
+    steps = torch.nn.functional.softplus(inputs.raw_delta + inputs.bias[:, None])
+    torch.testing.assert_close(steps, inputs.delta, rtol=1e-4, atol=0)
+    assert len(workloads.make_call(replace(CELL, backend="reference", L=5, backward=True, fused=True))()) == 8
+
+
+def test_half_precision_is_ours_alone():
+    assert peer_of(replace(CELL, dtype="bfloat16")).dtype == "float32"
+    assert peer_of(replace(CELL, dtype="float64")).dtype == "float64"
+
+
+# --- what is left out -------------------------------------------------------------------------------------------------
+
+
+def test_what_needs_too_much_memory_is_left_out(monkeypatch):
+    monkeypatch.setattr(workloads, "available_bytes", lambda: 20 * 10**9)
+    large = replace(peer_of(CELL), L=LONG, backward=True)
+    assert scan._too_large(large) == ("it would need about 17 GB of memory, more than half of the 20 GB that are free")
+    assert scan._too_large(replace(large, batch=1)) is None
+    assert scan._too_large(replace(CELL, L=LONG, backward=True)) is None
+    assert scan._too_large(replace(CELL, L=10**9)) is not None
+
+
+def test_what_takes_too_long_is_left_out():
+    cell = replace(CELL, backend="reference", L=1000)
+    known = {replace(cell, L=10): 1e9, replace(cell, L=100): 0.2, replace(cell, L=500, method="zoh"): 1e9}
+    assert scan._too_slow(cell, known, {}, allowed=2.0) is None
+    assert scan._too_slow(cell, known, {}, allowed=1.5) == (
+        "one call would take about 2.0 s; more than 1.5 s are not spent on it"
+    )
+
+
+def test_memory_of_the_machine_is_known():
+    assert 10**8 < workloads.available_bytes() < 10**15
+
+
+# --- ratios, rates and verdicts ---------------------------------------------------------------------------------------
+
+
+def test_ratios_are_those_of_the_medians():
+    result = made_up()
+    assert result.times_faster_than_peer(CELL) == pytest.approx(100)
+    assert result.times_faster_than_peer(replace(CELL, method="bil")) == pytest.approx(160)
+    assert result.times_faster_than_peer(replace(CELL, backend="reference")) == pytest.approx(100 / 30)
+    alone = without(result, "no peer", lambda cell: cell.backend != PEER)
+    assert alone.times_faster_than_peer(CELL) is None
+
+
+def test_rates_follow_the_model():
+    result = made_up()
+    assert result.limits.gemm == pytest.approx(200e9)
+    assert result.limits.copy == pytest.approx(20e9)
+    rates = {rate.method: rate for rate in result.rates()}
+    assert list(rates) == list(METHODS)
+    mamba = rates["mamba"]
+    assert mamba.updates == pytest.approx(5e9)
+    assert mamba.gemm_ratio == pytest.approx(40)
+    assert mamba.attainable == pytest.approx(200e9 / 26)
+    assert mamba.share == pytest.approx(26 / 40)
+    assert mamba.traffic == pytest.approx(5e9 * 12 / 16)
+    assert mamba.traffic_share == pytest.approx(5e9 * 12 / 16 / 20e9)
+
+
+@needs_native
+def test_the_operations_of_every_native_rule_are_counted():
+    assert set(machine.MULTIPLICATIONS) == set(native.method_names())
+    assert set(machine.DIVISIONS) <= set(machine.MULTIPLICATIONS)
+
+
+def test_the_documentation_counts_the_same_operations():
+    lines = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| `")]
+    assert {rule: int(total) for rule, *_, total, _ in rows} == machine.MULTIPLICATIONS
+    for rule, *parts, total, besides in rows:
+        assert sum(int(part.split(":")[0]) for part in parts) == int(total), rule
+        assert ("division" in besides) == (rule in machine.DIVISIONS)
+
+
+def test_checks_say_what_was_measured():
+    checks = {check.claim: check for check in made_up().checks()}
+    assert len(checks) == 16
+    measured = {claim: (check.measured, check.holds) for claim, check in checks.items()}
+    assert measured["forward, mambapy : mamba"] == (100.0, True)
+    assert measured["forward+backward, mambapy : mamba"] == (100.0, True)
+    assert measured["GEMM FLOP/s : updates/s, mamba"] == (40.0, True)
+    assert measured["GEMM FLOP/s : updates/s, mamba, stretch"] == (40.0, False)
+    assert measured["GEMM FLOP/s : updates/s, bil"] == (25.0, True)
+    assert measured["GEMM FLOP/s : updates/s, bil, stretch"] == (25.0, False)
+    assert measured["forward, bil, rk4 : zoh"] == (1.0, True)
+    assert checks["forward, bil, rk4 : zoh"].which == "rk4"
+    assert measured["forward, foh, pol, hoh : zoh"] == (1.0, True)
+    assert measured["forward, one thread : two"] == (1.9, True)
+    assert measured["forward+backward, time per token, L 6085 : 197"] == (1.0, True)
+    assert measured["forward, bfloat16 : float32"] == (0.9, True)
+
+
+@pytest.mark.parametrize(
+    ("claim", "slow", "factor", "measured"),
+    [
+        ("forward, mambapy : mamba", CELL, 1.3, 76.9),
+        ("forward+backward, mambapy : mamba", replace(CELL, backward=True), 2.1, 47.6),
+        ("forward, bil, rk4 : zoh", replace(CELL, method="rk4"), 1.01, 1.01),
+        ("forward, foh, pol, hoh : zoh", replace(CELL, method="pol"), 1.3, 1.3),
+        ("forward+backward, foh, pol, hoh : zoh", replace(CELL, method="hoh", backward=True), 1.21, 1.21),
+        ("forward, one thread : two", replace(CELL, method="foh", threads=1), 0.9, 1.71),
+        ("forward, time per token, L 6085 : 197", replace(CELL, method="zoh", L=LONG), 1.2, 1.2),
+        ("forward+backward, bfloat16 : float32", replace(CELL, backward=True, dtype="bfloat16"), 1.2, 1.08),
+    ],
+)
+def test_a_broken_promise_is_admitted(claim, slow, factor, measured):
+    def median(cell):
+        return seconds(cell) * (factor if cell == slow else 1)
+
+    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), median, made_up().limits)}
+    assert checks[claim].measured == measured
+    assert checks[claim].holds is False
+
+
+def test_number_and_verdict_agree_after_rounding():
+    def median(cell):
+        return seconds(cell) * (1.004 if cell.method == "rk4" else 1)
+
+    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), median, made_up().limits)}
+    check = checks["forward, bil, rk4 : zoh"]
+    assert (check.measured, check.holds) == (1.0, True)
+
+
+def test_what_was_not_measured_is_not_claimed():
+    few = made_up(replace(OPTIONS, methods=("bil",), lengths=(197,)))
+    checks = {check.claim: check for check in few.checks()}
+    for claim in ("forward, mambapy : mamba", "forward, bil, rk4 : zoh", "forward, time per token, L 6085 : 197"):
+        assert (checks[claim].measured, checks[claim].holds) == (None, None)
+    assert checks["forward, one thread : two"].holds is True
+    for other in (
+        replace(OPTIONS, threads=1),
+        replace(OPTIONS, dtype="bfloat16"),
+        replace(OPTIONS, batch_sizes=(4,)),
+        replace(OPTIONS, lengths=(64,)),
+    ):
+        assert made_up(other).checks() == []
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def printed(monkeypatch, capsys, result, width=100):
+    from tustin.cli import print_rich
+
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_rich(lambda width: report.for_terminal(result, width))
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_tables_fit_and_lose_nothing(monkeypatch, capsys, width):
+    out = printed(monkeypatch, capsys, made_up(), width)
+    assert max(map(len, out.splitlines())) <= width
+    assert "…" not in out
+    rows = [line.split() for line in out.splitlines()]
+    assert sum(row[:2] == ["native", "hoh3"] for row in rows) == (8 if width == 80 else 4)  # batch sizes times modes
+    entries = [entry for row in rows if row[:2] == ["native", "bil"] for entry in row if entry.endswith("x")]
+    assert entries == ["160x"] * 16
+    assert ["mamba", "13", "7.69", "5.00", "65%", "40.0", "19%"] in rows
+    assert ["GEMM", "FLOP/s", ":", "updates/s,", "mamba,", "stretch", "≤", "30", "40", "no"] in rows
+    assert "torch.compile: L up to 64 only" in out
+
+
+def test_a_cell_shows_median_spread_and_ratio(monkeypatch, capsys):
+    result = made_up(replace(OPTIONS, lengths=(197,), batch_sizes=(8,)))
+    result.timings[CELL] = Timing(7, 0.0018, 0.002, 0.0022)
+    result.timings[peer_of(CELL)] = Timing(7, 0.3, 0.3, 0.3)
+    rows = [line.split() for line in printed(monkeypatch, capsys, result).splitlines()]
+    assert ["native", "mamba", "2.00", "±10%", "150x"] in rows
+    assert ["mambapy", "300", "±0%"] in rows
+
+
+def test_what_was_left_out_is_told_once(monkeypatch, capsys):
+    slow = without(made_up(), "too slow", lambda cell: cell.backend != "reference" or cell.L < LONG)
+    out = printed(monkeypatch, capsys, slow)
+    assert out.count("too slow") == 4
+    assert "- reference of 9 rules, forward+backward, batch 8, L 6085: too slow" in out
+    alone = without(made_up(), "get it with pip", lambda cell: cell.backend not in (PEER, PEER_KEEPING))
+    out = printed(monkeypatch, capsys, alone)
+    assert "- mambapy: get it with pip" in out
+    assert out.count("- mambapy: ") == 1
+
+
+def test_more_lengths_than_fit_make_more_tables(monkeypatch, capsys):
+    out = printed(monkeypatch, capsys, made_up(replace(OPTIONS, lengths=(8, 16, 64, 197, 785, 6085))))
+    assert max(map(len, out.splitlines())) <= 100
+    assert out.count("Forward, batch 8") == 2
+
+
+def test_a_busy_machine_is_mentioned():
+    quiet = made_up()
+    assert "do not trust" not in " ".join(report.summary(quiet))
+    busy = replace(quiet, machine=quiet.machine | {"load": 2.3})
+    assert "(load 2.3), do not trust it" in " ".join(report.summary(busy))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0523, "0.052"), (3.041, "3.04"), (12.34, "12.3"), (494.4, "494"), (20891.0, "20891")]
+)
+def test_three_digits_and_no_exponent(value, text):
+    assert report._number(value) == text
+
+
+# --- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def page(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text(f"# Title\n\nbefore\n\n{files.BEGIN}\nstale\n{files.END}\n\nafter\n", encoding="utf-8")
+    return path
+
+
+def test_markdown_replaces_its_block_only_and_twice_is_once(page):
+    block = report.for_markdown(made_up(), "tustin bench scan")
+    files.replace_block(page, block)
+    once = page.read_text(encoding="utf-8")
+    assert once.startswith(f"# Title\n\nbefore\n\n{files.BEGIN}\n\nMeasured by `tustin bench scan`. AMD EPYC")
+    assert once.endswith(f"\n\n{files.END}\n\nafter\n")
+    assert "stale" not in once
+    assert "| forward, mambapy : mamba | ≥ 80 | 100 | yes |" in once
+    files.replace_block(page, block)
+    assert page.read_text(encoding="utf-8") == once
+    assert [path.name for path in page.parent.iterdir()] == ["page.md"]
+
+
+def test_a_failed_write_leaves_the_page_and_nothing_else(page, monkeypatch):
+    before = page.read_bytes()
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.replace_block(page, "new")
+    assert page.read_bytes() == before
+    assert [path.name for path in page.parent.iterdir()] == ["page.md"]
+
+
+def test_writing_keeps_permissions_and_links(page, tmp_path):
+    page.chmod(0o640)
+    link = tmp_path / "link.md"
+    link.symlink_to(page)
+    files.replace_block(link, "new")
+    assert link.is_symlink()
+    assert "new" in page.read_text(encoding="utf-8")
+    assert page.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("text", ["nothing", files.BEGIN, files.END + files.BEGIN, 2 * (files.BEGIN + files.END)])
+def test_a_page_needs_its_two_marks(text):
+    with pytest.raises(ValueError, match=r"page\.md must have one line"):
+        files.split(text, "page.md")
+
+
+def test_the_documentation_has_the_marks():
+    files.split((ROOT / "docs" / "performance.md").read_text(encoding="utf-8"), "docs/performance.md")
+
+
+# --- the processes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def worker():
+    worker = Worker({"TUSTIN_BENCH_TEST": "1"})
+    yield worker
+    worker.close()
+
+
+def test_a_worker_answers_fails_in_words_and_its_death_is_noticed(worker):
+    assert "TUSTIN_BENCH_TEST" not in os.environ
+    small = replace(CELL, backend="reference", batch=1, L=2, threads=1)
+    first, second = worker.first_calls(small)
+    assert first > 0
+    assert second > 0
+    assert all(seconds > 0 for seconds in worker.turn(small, 1, 0.0))
+    with pytest.raises(RuntimeError, match="ValueError: unknown method 'bill'"):
+        worker.first_calls(replace(small, method="bill"))
+    worker._process.kill()
+    with pytest.raises(RuntimeError, match=r"ended with code -9; if that is -9, the system ran out of memory"):
+        worker.first_calls(small)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["bench", "scans"], ["'scans'", "did you mean 'scan'"]),
+        (["bench", "scan", "--methods", "bill"], ["'bill'", "did you mean 'bil'"]),
+        (["bench", "scan", "--lengths", "0"], ["--lengths", "at least 1", "'0'"]),
+        (["bench", "scan", "--lengths", "-5"], ["--lengths"]),
+        (["bench", "scan", "--lengths", "many"], ["--lengths", "'many'"]),
+        (["bench", "scan", "--lengths"], ["--lengths"]),
+        (["bench", "scan", "--batch-sizes", "1.5"], ["--batch-sizes", "'1.5'"]),
+        (["bench", "scan", "--threads", "0"], ["--threads", "at least 1"]),
+        (["bench", "scan", "--threads", "100000"], ["--threads", "cores"]),
+        (["bench", "scan", "--repeats", "0"], ["--repeats"]),
+        (["bench", "scan", "--dtype", "int8"], ["--dtype", "float32"]),
+        (["bench", "scan", "--layout", "diagonal"], ["--layout", "channel-last"]),
+        (["bench", "scan", "--backends", "cuda"], ["--backends", "native"]),
+        (["bench", "scan", "--json", "no/such/folder/x.json"], ["no/such/folder/x.json", "No such file"]),
+        (["bench", "scan", "--json", "."], ["Is a directory"]),
+        (["bench", "scan", "--markdown", "missing.md"], ["missing.md", "No such file"]),
+        (["bench", "scan", "surplus"], ["surplus"]),
+    ],
+)
+def test_nonsense_is_refused_in_one_line_before_anything_is_measured(capsys, monkeypatch, argv, words):
+    monkeypatch.setattr(scan, "run", lambda *args: pytest.fail("it was measured"))
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("tustin: error: ")
+    assert err.count("\n") == 1
+    for word in words:
+        assert word in err
+
+
+def test_a_page_without_marks_is_refused(capsys, tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text("nothing here")
+    assert main(["bench", "scan", "--markdown", str(path)]) == 2
+    assert "must have one line" in capsys.readouterr().err
+
+
+def test_bench_alone_lists_the_benchmarks(capsys):
+    assert main(["bench"]) == 0
+    assert "tustin bench scan --quick" in capsys.readouterr().out
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """`scan.run` gives made-up results, and notes the options it was given."""
+    seen = []
+
+    def run(options, show):
+        seen.append(options)
+        show("round 1 of 1", 1, 1)
+        return made_up(options)
+
+    monkeypatch.setattr(scan, "run", run)
+    return seen
+
+
+def test_defaults_are_the_grid_of_the_issue(measured, capsys):
+    assert main(["bench", "scan", "--threads", "2"]) == 0
+    assert main(["bench", "scan", "--threads", "2", "--quick"]) == 0
+    assert measured[0] == OPTIONS
+    assert measured[1] == replace(
+        OPTIONS, lengths=(64, 197, 6085), repeats=3, quick=True, backends=("native", "mambapy", "reference")
+    )
+    assert "tustin bench: round 1 of 1, 1 of 1 done" in capsys.readouterr().err
+
+
+def test_files_are_written_and_named(measured, capsys, page, tmp_path):
+    target = tmp_path / "scan.json"
+    argv = ["bench", "scan", "--methods", "zoh", "bil", "zoh", "--threads", "2", "--json", str(target), "--markdown"]
+    assert main([*argv, str(page)]) == 0
+    out, err = capsys.readouterr()
+    assert "Forward, batch 1" in out
+    assert f"tustin: wrote {target}" in err
+    assert f"tustin: wrote {page}" in err
+    assert json.loads(target.read_text(encoding="utf-8"))["options"]["methods"] == ["zoh", "bil"]
+    assert "`tustin bench scan --methods zoh bil zoh --threads 2`" in page.read_text(encoding="utf-8")
+
+
+def test_json_holds_everything(measured, capsys):
+    assert main(["bench", "scan", "--threads", "2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert list(told) == [
+        *("tustin", "date", "options", "shape", "machine", "limits", "cells", "compile_seconds", "rates", "checks")
+    ]
+    assert told["shape"] == {"D": 384, "N": 16}
+    assert told["limits"]["gemm_flop_per_second"] == pytest.approx(200e9)
+    cell = next(c for c in told["cells"] if c["L"] == 197 and c["batch"] == 8 and c["method"] == "bil")
+    assert cell["backend"] == "native"
+    assert list(cell["seconds"]) == ["calls", "low", "median", "high"]
+    assert cell["times_faster_than_mambapy"] == pytest.approx(160)
+    assert cell["skipped_because"] is None
+    assert {"method", "updates", "gemm_ratio", "attainable", "share"} <= set(told["rates"][0])
+    assert list(told["checks"][0]) == ["claim", "relation", "bound", "measured", "which", "holds"]
+    assert told["checks"][0]["holds"] is True
+
+
+# --- real runs, small -------------------------------------------------------------------------------------------------
+
+
+@needs_native
+def test_a_small_run_measures_ours_the_peer_and_the_machine(capsys):
+    pytest.importorskip("mambapy")
+    assert main(["bench", "scan", *SMALL, "--backends", "native", "mambapy", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    measured = {(cell["backend"], cell["backward"]) for cell in told["cells"] if cell["seconds"]}
+    assert measured == {(backend, backward) for backend in ("native", PEER, PEER_KEEPING) for backward in (False, True)}
+    for cell in told["cells"]:
+        timed = cell["seconds"]
+        assert 0 < timed["low"] <= timed["median"] <= timed["high"]
+        assert timed["calls"] >= 1
+    assert told["rates"][0]["share"] > 0
+    assert told["checks"] == []
+    assert told["limits"]["copy_bytes_per_second"] > 1e8
+
+
+@needs_native
+def test_without_the_peer_the_rest_is_measured_and_the_reader_told(capsys, monkeypatch):
+    for name in ("mambapy", "mambapy.mamba"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["bench", "scan", *SMALL, "--backends", "native", "mambapy"]) == 0
+    out = capsys.readouterr().out
+    assert "- mambapy: mambapy, the peer, is not installed (" in out
+    assert "get it with 'pip install mambapy'" in out
+    row = next(line.split() for line in out.splitlines() if line.startswith("native bil "))
+    assert len(row) == 4  # name, ms and spread, but no ratio
+
+
+def test_the_script_is_the_command():
+    shown = [
+        subprocess.run(
+            [sys.executable, *argv, "--help"], capture_output=True, text=True, timeout=120, check=True
+        ).stdout
+        for argv in ([str(ROOT / "benchmarks" / "scan.py")], ["-m", "tustin.cli", "bench", "scan"])
+    ]
+    assert shown[0] == shown[1]
+    assert "--quick" in shown[0]

@@ -1,0 +1,74 @@
+"""Running the native backend on every CPU level, and judging it by the float64 reference."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.systems import cast
+from tests.tolerances import DERIVATIVES, SCAN, assert_close
+from tustin import METHODS, selective_scan
+from tustin.scan import native
+
+Arguments = dict[str, Tensor]
+needs_native = pytest.mark.skipif(bool(native.missing()), reason=str(native.missing()))
+each_method = pytest.mark.parametrize("method", METHODS)
+
+
+@contextmanager
+def cpu_level(name: str) -> Iterator[None]:
+    """Inside this block the code compiled for another instruction set runs."""
+    before = native.cpu_level()
+    native.set_cpu_level(name)
+    try:
+        yield
+    finally:
+        native.set_cpu_level(before)
+
+
+def _has(level: str) -> bool:
+    try:
+        with cpu_level(level):
+            return True
+    except ValueError:
+        return False
+
+
+ALL_LEVELS = ("baseline", "v2", "v3", "v4")
+LEVELS = [] if native.missing() else [level for level in ALL_LEVELS if _has(level)]
+
+
+def run(x: Arguments, weight: Tensor, **how: object) -> Arguments:
+    """Output, last state, and the gradient of every argument, of a loss on both of them; by name."""
+    leaves = {name: t.detach().requires_grad_() for name, t in x.items()}
+    out, last = selective_scan(**leaves, **how, return_last_state=True)
+    gradients = torch.autograd.grad((out, last), list(leaves.values()), (weight.to(out.dtype), last.detach()))
+    named = dict(zip([f"gradient of {name}" for name in leaves], gradients, strict=True))
+    return {"output": out.detach(), "last state": last.detach(), **named}
+
+
+def weight_for(x: Arguments) -> Tensor:
+    """What the loss multiplies the output with: no two the same, and of one sign, so that gradients do not cancel."""
+    return torch.linspace(0.5, 1.5, x["u"].numel(), dtype=torch.float64).view_as(x["u"])
+
+
+def assert_follows(x: Arguments, least: float = 0.0, but: tuple[str, ...] = (), **how: object) -> None:
+    """On each level native equals the float64 reference: values to SCAN, gradients to DERIVATIVES.
+
+    `least` is the scale that a gradient is judged by where all its entries are smaller: where its terms cancel, or
+    where it is zero. `but` names arguments whose gradient is not judged.
+    """
+    weight = weight_for(x)
+    expected = run(cast(x, torch.float64), weight, backend="reference", **how)
+    for level in LEVELS:
+        with cpu_level(level):
+            got = run(x, weight, backend="native", **how)
+        for what, value in expected.items():
+            if what.removeprefix("gradient of ") in but:
+                continue
+            table, floor = (DERIVATIVES, least) if "gradient" in what else (SCAN, 0.0)
+            both = (torch.cat([t.flatten(), t.new_tensor([floor])]) for t in (got[what], value))
+            assert got[what].shape == value.shape
+            assert_close(*both, table, f"{what} on {level}")
