@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint bench sanitize aarch64 clean
+.PHONY: demo test lint bench aarch64 clean
 
 demo: $(READY)  ## every rule in one table, and a picture of what they do
 	$(BIN)/tustin methods --plot methods.png
@@ -19,17 +19,6 @@ lint: $(READY)
 
 bench: $(READY)  ## the scan beside its peers and the limits of the machine; minutes, and nothing else should run
 	$(BIN)/python benchmarks/scan.py
-
-# The kernel's tests once more, with every access to memory and every conversion watched.
-SANITIZED := build/sanitize/_native.so
-sanitize: $(READY) $(SANITIZED)
-	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	ASAN_OPTIONS=detect_leaks=0 TUSTIN_NATIVE_LIBRARY=$(SANITIZED) \
-	$(BIN)/python -m pytest tests/scan/test_kernel.py -k "reference or small or long or half or offsets" -p no:cacheprovider
-
-$(SANITIZED): CMakeLists.txt $(wildcard src/tustin/csrc/*)
-	cmake -S . -B build/sanitize -DTUSTIN_SANITIZE=ON
-	cmake --build build/sanitize --parallel 2
 
 # The same source must compile for ARM; nothing is run.
 AARCH64 ?= aarch64-linux-gnu-g++

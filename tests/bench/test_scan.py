@@ -287,7 +287,7 @@ def test_a_cell_shows_median_spread_and_ratio(monkeypatch, capsys):
     result.timings[peer_of(CELL)] = Timing(7, 0.3, 0.3, 0.3)
     rows = [line.split() for line in printed(monkeypatch, capsys, result).splitlines()]
     assert ["native", "mamba", "2.00", "±10%", "150x"] in rows
-    assert ["mambapy", "300", "±0%"] in rows
+    assert ["mambapy", "300", "±0%", "1.00x"] in rows
 
 
 def test_what_was_left_out_is_told_once(monkeypatch, capsys):
@@ -315,7 +315,8 @@ def test_a_busy_machine_is_mentioned():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0523, "0.052"), (3.041, "3.04"), (12.34, "12.3"), (494.4, "494"), (20891.0, "20891")]
+    ("value", "text"),
+    [(0.0523, "0.052"), (3.041, "3.04"), (12.34, "12.3"), (99.97, "100"), (494.4, "494"), (20891.0, "20891")],
 )
 def test_three_digits_and_no_exponent(value, text):
     assert report._number(value) == text

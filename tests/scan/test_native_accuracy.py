@@ -1,7 +1,4 @@
-"""The native backend against the float64 reference: every method and CPU level, awkward shapes, layouts and values.
-
-`make sanitize` runs this file through a library built with the sanitizers, so it also walks every path of the kernel.
-"""
+"""The native backend against the float64 reference: every method and CPU level, awkward shapes, layouts and values."""
 
 import itertools
 import random

@@ -123,7 +123,7 @@ def _entry(result: Result, cell: Cell) -> str:
     if not found:
         return "–"
     ratio = result.times_faster_than_peer(cell)
-    faster = f"{_number(ratio)}x" if ratio and cell.backend != PEER else ""
+    faster = f"{_number(ratio)}x" if ratio else ""
     return f"{_number(found.median * 1e3)} {f'±{found.spread:.0%}':>4} {faster:>6}"
 
 
@@ -144,9 +144,9 @@ def _variants(result: Result, backward: bool) -> Table:
         rows.append((method, f"{_number(seconds * 1e3)}", updates, *entries, per_token))
     return Table(
         title=f"Native, {base.mode}, batch {base.batch}, L {base.L}: what else it costs",
-        header=("", "ms", "10⁹ updates/s", *kinds, f"a token at L {LONG}"),
+        header=("", "ms", "10⁹/s", *kinds, f"a token at L {LONG}"),
         rows=rows,
-        note="After the rate: times relative to the first column. An update is one step of one number of a state.",
+        note="10⁹/s: updates of a state. After them: times relative to the first column.",
     )
 
 
@@ -229,7 +229,8 @@ def _backend_name(backend: str) -> str:
 
 def _number(value: float) -> str:
     """Three digits, and never an exponent."""
-    digits = next((d for d, bound in ((3, 1), (2, 10), (1, 100)) if value < bound), 0)
+    rounded = float(f"{value:.3g}")  # 99.97 has its decimal point where 100 has it
+    digits = next((d for d, bound in ((3, 1), (2, 10), (1, 100)) if rounded < bound), 0)
     return f"{value:.{digits}f}"
 
 

@@ -11,9 +11,7 @@
 #endif
 
 // Everything on vectors must be inlined: through memory it would be many times slower.
-#ifndef TUSTIN_INLINE
 #define TUSTIN_INLINE inline __attribute__((always_inline))
-#endif
 
 namespace TUSTIN_LEVEL {
 
