@@ -1,0 +1,25 @@
+"""Models made of state-space layers; importing this registers them in timm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import timm
+from torch import nn
+
+from ..discretize.base import unknown
+from .mixer import Mixer
+from .tokens import resample_pos_embed
+from .vim import VisionMamba
+
+__all__ = ["Mixer", "VisionMamba", "create_model", "resample_pos_embed"]
+
+
+def create_model(name: str, **kwargs: Any) -> nn.Module:
+    """`timm.create_model`, which knows these models once they are imported; the arguments are those of the model.
+
+    An unknown name is answered with the names of the models that come with this package.
+    """
+    if ":" not in name and not timm.is_model(name):
+        raise ValueError(unknown("model", name, timm.list_models(module="vim")))
+    return timm.create_model(name, **kwargs)

@@ -1,0 +1,356 @@
+"""Vision Mamba (ViM, arXiv 2401.09417) with the discretization as an argument, and its variants in timm's registry."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from timm.layers import DropPath, calculate_drop_path_rates, lecun_normal_, to_2tuple
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from timm.models._features import feature_take_indices
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..discretize.base import unknown
+from .mixer import Mixer
+from .tokens import insert_middle, middle_token, resample_pos_embed, split_middle
+
+__all__ = ["VisionMamba"]
+
+POOLS = ("token", "avg", "")
+"""What the head reads: the class token, the mean of the patches, or every token."""
+
+
+class RMSNorm(nn.RMSNorm):
+    """Reads the residual stream in its own precision; the result has the dtype of the weight."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps).to(self.weight.dtype)
+
+
+class PatchEmbed(nn.Module):
+    """(batch, channels, height, width) → (batch, n, d) in reading order; patches overlap where stride < patch_size."""
+
+    def __init__(self, img_size: tuple[int, int], patch_size: int, stride: int, in_chans: int, embed_dim: int) -> None:
+        super().__init__()
+        self.img_size, self.patch_size, self.stride = img_size, (patch_size, patch_size), stride
+        self.proj = nn.Conv2d(in_chans, embed_dim, kernel_size=patch_size, stride=stride)
+        self.grid_size = self.grid_of(*img_size)
+        self.num_patches = self.grid_size[0] * self.grid_size[1]
+
+    def grid_of(self, height: int, width: int) -> tuple[int, int]:
+        """How many patches an image gives, down and across."""
+        patch = self.patch_size[0]
+        if height < patch or width < patch:
+            raise ValueError(f"an image of {height} x {width} is smaller than a patch of {patch} x {patch}")
+        return (height - patch) // self.stride + 1, (width - patch) // self.stride + 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim != 4 or x.shape[1] != self.proj.in_channels:
+            expected = f"(batch, {self.proj.in_channels}, height, width)"
+            raise ValueError(f"the model expects images {expected}, got a tensor of shape {tuple(x.shape)}")
+        return self.proj(x).flatten(2).transpose(1, 2)
+
+
+class Block(nn.Module):
+    """x + mixer(norm(x)), with x, the residual stream, in float32 whatever the dtype of the weights."""
+
+    def __init__(self, mixer: Mixer, d: int, drop_path: float) -> None:
+        super().__init__()
+        self.norm = RMSNorm(d, eps=1e-5)
+        self.mixer = mixer
+        self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.drop_path(self.mixer(self.norm(x)))
+
+
+class VisionMamba(nn.Module):
+    """An image classifier made of bidirectional state-space mixers, with the class token in the middle.
+
+    Args:
+        img_size: Size the position embedding is made for, a number or (height, width).
+        patch_size: Side of a patch.
+        stride: Distance between patches; the patch size if not given, less makes them overlap.
+        in_chans: Channels of an image.
+        num_classes: Classes; 0 for no head.
+        global_pool: What the head reads: "token", "avg" (mean of the patches) or "" (every token).
+        embed_dim: Width d of a token.
+        depth: Number of blocks.
+        d_state: States N of a channel.
+        discretization: Name of the rule, see `tustin.METHODS`. It is part of the model: trained weights need theirs.
+        dt_init_backward: Start of the backward direction's step: "vim" as in the official code, where it is about 0.7,
+            or "mamba", as the forward direction has it, from 0.001 to 0.1.
+        drop_rate: Dropout before the head.
+        drop_path_rate: Stochastic depth of the last block; it grows linearly from 0 at the first.
+        dynamic_img_size: Take images of any size, resampling the position embedding; otherwise refuse other sizes.
+        backend: Of the scan, see `tustin.selective_scan`. Not part of `config`: how to compute is not what.
+
+    `config` holds these arguments as plain values: `VisionMamba(**model.config)` builds the model again.
+    """
+
+    def __init__(
+        self,
+        img_size: int | tuple[int, int] = 224,
+        patch_size: int = 16,
+        stride: int | None = None,
+        in_chans: int = 3,
+        num_classes: int = 1000,
+        global_pool: str = "token",
+        embed_dim: int = 192,
+        depth: int = 24,
+        d_state: int = 16,
+        discretization: str = "bil",
+        dt_init_backward: str = "vim",
+        drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        dynamic_img_size: bool = True,
+        backend: str = "auto",
+    ) -> None:
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "backend")}
+        super().__init__()
+        height, width = to_2tuple(img_size)
+        self.config: dict[str, Any] = arguments | {"img_size": [height, width], "stride": stride or patch_size}
+        self.embed_dim = self.num_features = self.head_hidden_size = embed_dim
+        self.dynamic_img_size = dynamic_img_size
+        self.grad_checkpointing = False
+
+        self.patch_embed = PatchEmbed((height, width), patch_size, stride or patch_size, in_chans, embed_dim)
+        self.cls_token = nn.Parameter(torch.empty(1, 1, embed_dim))
+        self.pos_embed = nn.Parameter(torch.empty(1, self.patch_embed.num_patches + 1, embed_dim))
+        self.layers = nn.ModuleList(
+            Block(
+                Mixer(
+                    embed_dim,
+                    d_state,
+                    discretization=discretization,
+                    dt_init_backward=dt_init_backward,
+                    backend=backend,
+                ),
+                embed_dim,
+                drop_path,
+            )
+            for drop_path in calculate_drop_path_rates(drop_path_rate, depth)
+        )
+        self.feature_info = [
+            {"module": f"layers.{i}", "num_chs": embed_dim, "reduction": self.patch_embed.stride} for i in range(depth)
+        ]
+        self.norm_f = RMSNorm(embed_dim, eps=1e-5)
+        self.head_drop = nn.Dropout(drop_rate)
+        self.reset_classifier(num_classes, global_pool)
+        self._init_weights()
+
+    @torch.no_grad()
+    def _init_weights(self) -> None:
+        """As the official code does it; whatever is not named here keeps what its module set for itself."""
+        lecun_normal_(self.patch_embed.proj.weight)
+        nn.init.zeros_(self.patch_embed.proj.bias)
+        nn.init.trunc_normal_(self.cls_token, std=0.02)
+        nn.init.trunc_normal_(self.pos_embed, std=0.02)
+        for block in self.layers:
+            block.mixer.out_proj.weight.div_(math.sqrt(len(self.layers)))  # as many terms add up in the residual stream
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(x))
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """Images → normalised tokens (batch, n + 1, d), the class token in their middle."""
+        x = self._embed(x)
+        for block in self.layers:
+            x = self._run(block, x)
+        return self.norm_f(x)
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """Tokens → logits, or with `pre_logits` what the classifier reads."""
+        if self.global_pool == "token":
+            x = middle_token(x)
+        elif self.global_pool == "avg":
+            x = split_middle(x)[0].mean(dim=1)
+        x = self.head_drop(x)
+        return x if pre_logits else self.head(x)
+
+    def forward_intermediates(
+        self,
+        x: Tensor,
+        indices: int | list[int] | None = None,
+        return_prefix_tokens: bool = False,
+        norm: bool = False,
+        stop_early: bool = False,
+        output_fmt: str = "NCHW",
+        intermediates_only: bool = False,
+        output_dict: bool = False,
+    ) -> Any:
+        """The tokens after chosen blocks, without the class token. Arguments and results are those of timm's models.
+
+        Args:
+            x: Images.
+            indices: Numbers of the blocks; a number n for the last n; all if not given.
+            return_prefix_tokens: Pair each with its class token (batch, 1, d), timm's prefix.
+            norm: Pass them through the last norm.
+            stop_early: Do not run the blocks after the last chosen one.
+            output_fmt: "NCHW" for maps (batch, d, h, w), "NLC" for sequences (batch, h·w, d).
+            intermediates_only: Return them alone; otherwise the result of `forward_features` first, then them.
+            output_dict: Return a dict, "image_features" and "image_intermediates".
+        """
+        if output_fmt not in ("NCHW", "NLC"):
+            raise ValueError(unknown("output_fmt", output_fmt, ("NCHW", "NLC")))
+        chosen, last = feature_take_indices(len(self.layers), indices)
+        grid = self.patch_embed.grid_of(x.shape[-2], x.shape[-1])
+        x = self._embed(x)
+        maps, class_tokens = [], []
+        for i, block in enumerate(self.layers[: last + 1] if stop_early else self.layers):
+            x = self._run(block, x)
+            if i in chosen:
+                patches, class_token = split_middle(self.norm_f(x) if norm else x)
+                maps.append(patches.transpose(1, 2).unflatten(2, grid) if output_fmt == "NCHW" else patches)
+                class_tokens.append(class_token)
+        if output_dict:
+            features = {} if intermediates_only else {"image_features": self.norm_f(x)}
+            prefix = {"image_intermediates_prefix": class_tokens} if return_prefix_tokens else {}
+            return {**features, "image_intermediates": maps, **prefix}
+        intermediates = list(zip(maps, class_tokens, strict=True)) if return_prefix_tokens else maps
+        return intermediates if intermediates_only else (self.norm_f(x), intermediates)
+
+    def prune_intermediate_layers(
+        self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
+    ) -> list[int]:
+        """Drop what these intermediates do not need; `features_only=True` calls it."""
+        chosen, last = feature_take_indices(len(self.layers), indices)
+        self.layers = self.layers[: last + 1]
+        if prune_norm:
+            self.norm_f = nn.Identity()
+        if prune_head:
+            self.reset_classifier(0, "")
+        return chosen
+
+    def get_classifier(self) -> nn.Module:
+        return self.head
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """A fresh head for `num_classes`, or none for 0; optionally another pooling."""
+        self.global_pool = self.global_pool if global_pool is None else global_pool
+        if self.global_pool not in POOLS:
+            raise ValueError(unknown("global_pool", self.global_pool, POOLS))
+        self.num_classes = num_classes
+        self.config |= {"num_classes": num_classes, "global_pool": self.global_pool}
+        self.head: nn.Module = nn.Identity()
+        if num_classes > 0:
+            head = nn.Linear(self.embed_dim, num_classes).to(self.pos_embed)
+            nn.init.trunc_normal_(head.weight, std=0.02)
+            nn.init.zeros_(head.bias)
+            self.head = head
+        self.head.train(self.training)
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Keep only what goes into each block and compute the rest again in the backward pass."""
+        self.grad_checkpointing = enable
+
+    def no_weight_decay(self) -> set[str]:
+        """Parameters that weight decay would pull away from what they mean: A, D, biases, norms, embeddings."""
+        kept = ("pos_embed", "cls_token", "A_log", "A_b_log")
+        return {name for name, p in self.named_parameters() if p.ndim <= 1 or name.endswith(kept)}
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Which parameters lie at which depth, for layer-wise learning rates."""
+        return {
+            "stem": r"^cls_token|^pos_embed|^patch_embed",
+            "blocks": [(r"^layers\.(\d+)", None), (r"^norm_f", (99999,))],
+        }
+
+    def _run(self, block: nn.Module, x: Tensor) -> Tensor:
+        return checkpoint(block, x, use_reentrant=False) if self.grad_checkpointing else block(x)
+
+    def _embed(self, x: Tensor) -> Tensor:
+        """Images → tokens (batch, n + 1, d) with their positions, in at least float32."""
+        height, width = x.shape[-2:]
+        patches = self.patch_embed(x)
+        if not self.dynamic_img_size and (height, width) != self.patch_embed.img_size:
+            expected = " x ".join(map(str, self.patch_embed.img_size))
+            raise ValueError(
+                f"the model is made for images of {expected}, got {height} x {width}; dynamic_img_size=True takes any"
+            )
+        grid = self.patch_embed.grid_of(height, width)
+        patches = patches.to(torch.promote_types(patches.dtype, torch.float32))
+        return insert_middle(patches, self.cls_token) + resample_pos_embed(
+            self.pos_embed, self.patch_embed.grid_size, grid
+        )
+
+
+def _cfg(channels: int = 3, size: int = 224, num_classes: int = 1000, **more: Any) -> dict[str, Any]:
+    return {
+        "input_size": (channels, size, size),
+        "num_classes": num_classes,
+        "fixed_input_size": True,  # timm's way to hand the size above to the constructor; any other goes in as well
+        "first_conv": "patch_embed.proj",
+        "classifier": "head",
+        **more,
+    }
+
+
+_DIGITS = _cfg(1, 8, 10, mean=(0.5,), std=(0.5,), crop_pct=1.0)
+
+default_cfgs = generate_default_cfgs(
+    {
+        "vim_tiny_patch16_224": _cfg(),
+        "vim_tiny_patch16_stride8_224": _cfg(),
+        "vim_small_patch16_224": _cfg(),
+        "vim_small_patch16_stride8_224": _cfg(),
+        "vim_base_patch16_224": _cfg(),
+        "vim_nano_patch4_32": _cfg(3, 32, 10, crop_pct=1.0),
+        "vim_nano_patch2_8": _DIGITS,
+        "vim_nano_patch1_8": _DIGITS,
+    }
+)
+
+
+def _create(variant: str, pretrained: bool, kwargs: dict[str, Any], **sizes: Any) -> nn.Module:
+    features = {"out_indices": 3, "feature_cls": "getter"}
+    model = build_model_with_cfg(VisionMamba, variant, pretrained, feature_cfg=features, **(sizes | kwargs))
+    config = getattr(model, "model", model).config  # features_only=True wraps the model
+    model.pretrained_cfg["input_size"] = (config["in_chans"], *config["img_size"])  # so that timm prepares such images
+    return model
+
+
+@register_model
+def vim_tiny_patch16_224(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    return _create("vim_tiny_patch16_224", pretrained, kwargs, embed_dim=192)
+
+
+@register_model
+def vim_tiny_patch16_stride8_224(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    return _create("vim_tiny_patch16_stride8_224", pretrained, kwargs, embed_dim=192, stride=8)
+
+
+@register_model
+def vim_small_patch16_224(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    return _create("vim_small_patch16_224", pretrained, kwargs, embed_dim=384)
+
+
+@register_model
+def vim_small_patch16_stride8_224(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    return _create("vim_small_patch16_stride8_224", pretrained, kwargs, embed_dim=384, stride=8)
+
+
+@register_model
+def vim_base_patch16_224(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    return _create("vim_base_patch16_224", pretrained, kwargs, embed_dim=768)
+
+
+@register_model
+def vim_nano_patch4_32(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    """For images such as CIFAR's: 64 patches."""
+    return _create("vim_nano_patch4_32", pretrained, kwargs, patch_size=4, embed_dim=128, depth=6)
+
+
+@register_model
+def vim_nano_patch2_8(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    """For grey images such as the digits of scikit-learn: 16 patches."""
+    return _create("vim_nano_patch2_8", pretrained, kwargs, patch_size=2, embed_dim=64, depth=4)
+
+
+@register_model
+def vim_nano_patch1_8(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    """The same, a token a pixel: 64 patches."""
+    return _create("vim_nano_patch1_8", pretrained, kwargs, patch_size=1, embed_dim=64, depth=4)
