@@ -9,8 +9,7 @@ from torch import Tensor
 
 from tests.systems import cast
 from tests.tolerances import DERIVATIVES, SCAN, assert_close
-from tustin import METHODS, selective_scan
-from tustin.scan import native
+from tustin import METHODS, native, selective_scan
 
 Arguments = dict[str, Tensor]
 needs_native = pytest.mark.skipif(bool(native.missing()), reason=str(native.missing()))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tustin import METHODS
+from tustin import METHODS, native
 from tustin.bench import files, machine, report, scan, timing, workloads
 from tustin.bench.checks import LONG, check_all
 from tustin.bench.scan import focus, plan
@@ -19,7 +19,7 @@ from tustin.bench.timing import Task, Timing, summarize
 from tustin.bench.worker import Worker
 from tustin.bench.workloads import COMPILED, PEER, PEER_KEEPING, Cell, peer_of
 from tustin.cli import main
-from tustin.scan import native
+from tustin.scan.native import method_names
 
 from .results import OPTIONS, made_up, seconds, without
 
@@ -179,7 +179,7 @@ def test_rates_follow_the_model():
 
 @needs_native
 def test_the_operations_of_every_native_rule_are_counted():
-    assert set(machine.MULTIPLICATIONS) == set(native.method_names())
+    assert set(machine.MULTIPLICATIONS) == set(method_names())
     assert set(machine.DIVISIONS) <= set(machine.MULTIPLICATIONS)
 
 

@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.native import needs_native
 from tests.systems import OPTIONAL, methods_of, system
 from tustin import METHODS, register, selective_scan
-from tustin.scan import BACKENDS, native
+from tustin.scan import BACKENDS
 
-pytestmark = pytest.mark.skipif(bool(native.missing()), reason=str(native.missing()))
+pytestmark = needs_native
 each_method = pytest.mark.parametrize("method", methods_of("native"))
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from tests.native import ALL_LEVELS, LEVELS, Arguments, assert_follows, cpu_level, each_method, needs_native
 from tests.systems import OPTIONAL, system
-from tustin import METHODS
-from tustin.scan import native
+from tustin import METHODS, native
+from tustin.scan.native import method_names
 
 pytestmark = needs_native
 
@@ -34,7 +34,7 @@ def test_unknown_level() -> None:
 
 def test_compiled_methods_are_the_registered_ones() -> None:
     """Same names in the same order: none is missing from C++, and none there is unreachable."""
-    assert native.method_names() == tuple(METHODS)
+    assert method_names() == tuple(METHODS)
 
 
 # ── layouts ──────────────────────────────────────────────────────────────────────────────────────────────────────────

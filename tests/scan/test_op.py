@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from tests.systems import OPTIONAL, system
-from tustin import selective_scan
-from tustin.scan import native
+from tustin import native, selective_scan
 
 pytestmark = pytest.mark.skipif(bool(native.missing()), reason=str(native.missing()))
 
@@ -176,7 +175,7 @@ def test_without_the_library_everything_else_works() -> None:
 
 
 def test_cpu_level_from_the_environment() -> None:
-    code = "from tustin.scan import native; print(native.missing() or native.cpu_level())"
+    code = "from tustin import native; print(native.missing() or native.cpu_level())"
     lowest = "v2" if native.cpu_level() != "baseline" else "baseline"
     assert run_python(code, TUSTIN_CPU_LEVEL=lowest).stdout.strip() == lowest
     assert "TUSTIN_CPU_LEVEL=v9 is unknown" in run_python(code, TUSTIN_CPU_LEVEL="v9").stdout

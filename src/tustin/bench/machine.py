@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from .. import doctor
-from ..scan import native
+from .. import doctor, native
 from .workloads import PEER, Cell, N, missing
 
 GEMM_SIZE = 1024

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .. import native
 from ..discretize.base import Method, unknown
-from . import native, op, reference
+from . import op, reference
+from .native import refuses
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ BACKENDS: dict[str, Backend] = {
             description="fused C++ for the CPU; every built-in method",
             scan=op.scan,
             missing=native.missing,
-            refuses=native.refuses,
+            refuses=refuses,
         ),
         Backend(
             name="reference",

@@ -1,58 +1,35 @@
-"""The native CPU backend: the C interface of csrc/scan.h, called through ctypes.
-
-The library links neither libtorch nor libpython. It shares torch's OpenMP runtime, because torch has loaded one under
-the same name before, and runs on as many threads as torch does; the results do not depend on how many.
-"""
+"""The native CPU backend: the scan of csrc/scan.h."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import os
 from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_void_p
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .. import native
 from ..discretize import BUILT_IN, Method
-
-LEVEL_VARIABLE = "TUSTIN_CPU_LEVEL"
-LIBRARY_VARIABLE = "TUSTIN_NATIVE_LIBRARY"
-
-_DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
-_forked = False
-
-
-class _Tensor(Structure):
-    _fields_ = [("data", c_void_p), ("dtype", c_int32), ("stride", c_int64 * 4)]
+from ..native import StridedTensor
 
 
 class _Scan(Structure):
     _fields_ = [
         *((name, c_int32) for name in ("method", "real", "delta_softplus", "reverse", "threads")),
         *((name, c_int64) for name in ("batch", "D", "L", "N", "groups_B", "groups_C")),
-        *((name, _Tensor) for name in ("u", "delta", "z", "B", "C", "out")),
+        *((name, StridedTensor) for name in ("u", "delta", "z", "B", "C", "out")),
         *((name, c_void_p) for name in ("A", "D_skip", "delta_bias", "initial_state", "last_state", "chunk_states")),
-        *((name, _Tensor) for name in ("d_out", "d_u", "d_delta", "d_z", "d_B", "d_C")),
+        *((name, StridedTensor) for name in ("d_out", "d_u", "d_delta", "d_z", "d_B", "d_C")),
         *((name, c_void_p) for name in ("d_last_state", "d_initial_state", "d_A", "d_D", "d_delta_bias")),
         *((name, c_void_p) for name in ("partial_A", "partial_B", "partial_C", "partial_D", "partial_bias")),
     ]
 
 
-def missing() -> str | None:
-    """Why the library cannot be used, or None if it can."""
-    try:
-        _library()
-    except OSError as error:
-        return str(error)
-    return None
-
-
 def refuses(device: torch.device, method: Method) -> str | None:
     """Why it cannot run `method` on `device`, or None if it can."""
-    if missing():
+    if native.missing():
         return "its library is missing"
     if device.type != "cpu":
         return f"it runs on the CPU, and the tensors are on {device}"
@@ -68,18 +45,6 @@ def method_names() -> tuple[str, ...]:
     while name := _library().tustin_method_name(len(names)):
         names.append(name.decode())
     return tuple(names)
-
-
-def cpu_level() -> str:
-    """The instruction set in use: "v4" (AVX-512), "v3" (AVX2 and FMA), "v2" (SSE4.2) or "baseline"."""
-    level: bytes = _library().tustin_cpu_level()
-    return level.decode()
-
-
-def set_cpu_level(name: str) -> None:
-    """Use the code compiled for another instruction set, for testing; TUSTIN_CPU_LEVEL does it at the start."""
-    if _library().tustin_set_cpu_level(name.encode()):
-        raise ValueError(f"CPU level {name!r} is unknown or not available on this CPU; levels: baseline, v2, v3, v4")
 
 
 def chunk_length() -> int:
@@ -185,10 +150,10 @@ class _Call:
         self.kept: list[Tensor] = []
         self.scan = _Scan(
             method=method_names().index(method),
-            real=_DTYPES[A.dtype],
+            real=native.DTYPES[A.dtype],
             delta_softplus=delta_softplus,
             reverse=reverse,
-            threads=1 if _forked else torch.get_num_threads(),
+            threads=native.threads(),
             batch=u.shape[0],
             D=u.shape[1],
             L=u.shape[2],
@@ -213,8 +178,7 @@ class _Call:
         """A tensor of any strides and dtype; left NULL if there is none."""
         if tensor is not None:
             self.kept.append(tensor)
-            strides = (*tensor.stride(), 0, 0, 0, 0)[:4]
-            setattr(self.scan, name, _Tensor(tensor.data_ptr(), _DTYPES[tensor.dtype], strides))
+            setattr(self.scan, name, native.strided(tensor))
 
     def matrix(self, name: str, tensor: Tensor) -> None:
         """B or C: what is not constant gets its group dimension."""
@@ -239,39 +203,9 @@ def _groups(matrix: Tensor) -> int:
 
 @functools.cache
 def _library() -> Any:
-    path = _library_path()
-    library = ctypes.CDLL(str(path))
-    for name, result, arguments in (
-        ("tustin_scan_forward", c_int, [POINTER(_Scan)]),
-        ("tustin_scan_backward", c_int, [POINTER(_Scan)]),
-        ("tustin_chunk_length", c_int, []),
-        ("tustin_slices", c_int64, [c_int64, c_int64, c_int64]),
-        ("tustin_method_name", c_char_p, [c_int32]),
-        ("tustin_cpu_level", c_char_p, []),
-        ("tustin_set_cpu_level", c_int, [c_char_p]),
-    ):
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    level = os.environ.get(LEVEL_VARIABLE)
-    if level and library.tustin_set_cpu_level(level.encode()):
-        raise OSError(f"{LEVEL_VARIABLE}={level} is unknown or not available on this CPU (baseline, v2, v3, v4)")
-    return library
-
-
-def _library_path() -> Path:
-    if chosen := os.environ.get(LIBRARY_VARIABLE):
-        return Path(chosen)
-    import tustin
-
-    for root in tustin.__path__:  # two places when installed in editable mode
-        if (path := Path(root) / "_native.so").exists():
-            return path
-    raise OSError("the native library was not built; reinstall tustin with a C++ compiler and without TUSTIN_NO_NATIVE")
-
-
-def _after_fork_in_child() -> None:
-    global _forked
-    _forked = True  # the parent's OpenMP threads do not exist here, and waiting for them would hang
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+    native.function("tustin_scan_forward", c_int, POINTER(_Scan))
+    native.function("tustin_scan_backward", c_int, POINTER(_Scan))
+    native.function("tustin_chunk_length", c_int)
+    native.function("tustin_slices", c_int64, c_int64, c_int64, c_int64)
+    native.function("tustin_method_name", c_char_p, c_int32)
+    return native.library()

@@ -1,0 +1,100 @@
+"""The library of native CPU kernels, behind the plain C interface of csrc/, called through ctypes.
+
+It links neither libtorch nor libpython. It shares torch's OpenMP runtime, because torch has loaded one under the same
+name before, and runs on as many threads as torch does; the results do not depend on how many.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import Structure, c_char_p, c_int, c_int32, c_int64, c_void_p
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LEVEL_VARIABLE = "TUSTIN_CPU_LEVEL"
+LIBRARY_VARIABLE = "TUSTIN_NATIVE_LIBRARY"
+
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+"""What the kernels read and write, by its number in csrc/scan.h."""
+
+_forked = False
+
+
+class StridedTensor(Structure):
+    """TustinTensor of csrc/scan.h; all zero where an argument is not given."""
+
+    _fields_ = [("data", c_void_p), ("dtype", c_int32), ("stride", c_int64 * 4)]
+
+
+def strided(tensor: Tensor) -> StridedTensor:
+    """A tensor of at most four dimensions, any strides and any of `DTYPES`. It must outlive the call."""
+    return StridedTensor(tensor.data_ptr(), DTYPES[tensor.dtype], tensor.stride())
+
+
+def missing() -> str | None:
+    """Why the library cannot be used, or None if it can."""
+    try:
+        library()
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def cpu_level() -> str:
+    """The instruction set in use: "v4" (AVX-512), "v3" (AVX2 and FMA), "v2" (SSE4.2) or "baseline"."""
+    level: bytes = library().tustin_cpu_level()
+    return level.decode()
+
+
+def set_cpu_level(name: str) -> None:
+    """Use the code compiled for another instruction set, for testing; TUSTIN_CPU_LEVEL does it at the start."""
+    if library().tustin_set_cpu_level(name.encode()):
+        raise ValueError(f"CPU level {name!r} is unknown or not available on this CPU; levels: baseline, v2, v3, v4")
+
+
+def threads() -> int:
+    """How many threads a call may use: torch's number, and one in a forked child."""
+    return 1 if _forked else torch.get_num_threads()
+
+
+def function(name: str, result: Any, *arguments: Any) -> Any:
+    """A function of the library, with its types declared."""
+    found = getattr(library(), name)
+    found.restype, found.argtypes = result, arguments
+    return found
+
+
+@functools.cache
+def library() -> Any:
+    """The loaded library, on the CPU level that the environment asks for; OSError if there is none."""
+    loaded = ctypes.CDLL(str(_library_path()))
+    loaded.tustin_cpu_level.restype, loaded.tustin_cpu_level.argtypes = c_char_p, []
+    loaded.tustin_set_cpu_level.restype, loaded.tustin_set_cpu_level.argtypes = c_int, [c_char_p]
+    level = os.environ.get(LEVEL_VARIABLE)
+    if level and loaded.tustin_set_cpu_level(level.encode()):
+        raise OSError(f"{LEVEL_VARIABLE}={level} is unknown or not available on this CPU (baseline, v2, v3, v4)")
+    return loaded
+
+
+def _library_path() -> Path:
+    if chosen := os.environ.get(LIBRARY_VARIABLE):
+        return Path(chosen)
+    import tustin
+
+    for root in tustin.__path__:  # two places when installed in editable mode
+        if (path := Path(root) / "_native.so").exists():
+            return path
+    raise OSError("the native library was not built; reinstall tustin with a C++ compiler and without TUSTIN_NO_NATIVE")
+
+
+def _after_fork_in_child() -> None:
+    global _forked
+    _forked = True  # the parent's OpenMP threads do not exist here, and waiting for them would hang
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
