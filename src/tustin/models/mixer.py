@@ -48,8 +48,6 @@ class Mixer(nn.Module):
         self,
         d: int,
         d_state: int = 16,
-        d_conv: int = 4,
-        expand: int = 2,
         discretization: str = "bil",
         dt_init_backward: str = "vim",
         backend: str = "auto",
@@ -60,8 +58,8 @@ class Mixer(nn.Module):
         self.discretization = get_method(discretization).name
         self.backend = backend
         self.d_state, self.dt_rank = d_state, math.ceil(d / 16)
-        d_inner = expand * d
-        sizes = d_inner, d_state, d_conv, self.dt_rank
+        d_inner = 2 * d
+        sizes = d_inner, d_state, self.dt_rank
         self.in_proj = nn.Linear(d, 2 * d_inner, bias=False)
         self.conv1d, self.x_proj, self.dt_proj, self.A_log, self.D = _direction(*sizes)
         self.conv1d_b, self.x_proj_b, self.dt_proj_b, self.A_b_log, self.D_b = _direction(*sizes)
@@ -73,7 +71,8 @@ class Mixer(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         x, gate = self.in_proj(tokens).transpose(1, 2).chunk(2, dim=1)  # views, (batch, d_inner, L)
         y = self._scan(x, gate, reverse=False) + self._scan(x, gate, reverse=True)
-        return self.out_proj(y.transpose(1, 2)) / 2  # halving is exact, and there is less of it on this side
+        out: Tensor = self.out_proj(y.transpose(1, 2))
+        return out / 2  # halving is exact, so it may come after out_proj, where there is less to halve
 
     def _scan(self, x: Tensor, gate: Tensor, reverse: bool) -> Tensor:
         arguments = self.scan_arguments(x, reverse)
@@ -103,14 +102,14 @@ class Mixer(nn.Module):
 
 
 def _direction(
-    d_inner: int, d_state: int, d_conv: int, dt_rank: int
+    d_inner: int, d_state: int, dt_rank: int
 ) -> tuple[nn.Conv1d, nn.Linear, nn.Linear, nn.Parameter, nn.Parameter]:
     """The parts of one direction, initialised as in Mamba: conv1d, x_proj, dt_proj, A_log and D."""
     dt_proj = nn.Linear(dt_rank, d_inner)
     with torch.no_grad():
         dt_proj.bias.copy_(_inverse_softplus(torch.empty(d_inner).uniform_(math.log(1e-3), math.log(0.1)).exp()))
     return (
-        nn.Conv1d(d_inner, d_inner, d_conv, groups=d_inner),
+        nn.Conv1d(d_inner, d_inner, kernel_size=4, groups=d_inner),
         nn.Linear(d_inner, dt_rank + 2 * d_state, bias=False),
         dt_proj,
         nn.Parameter(torch.arange(1.0, d_state + 1).log().repeat(d_inner, 1)),

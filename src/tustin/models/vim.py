@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-from timm.layers import DropPath, calculate_drop_path_rates, lecun_normal_, to_2tuple
+from timm.layers import DropPath, lecun_normal_, to_2tuple
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ class RMSNorm(nn.RMSNorm):
 
 
 class PatchEmbed(nn.Module):
-    """(batch, channels, height, width) → (batch, n, d) in reading order; patches overlap where stride < patch_size."""
+    """(batch, channels, height, width) → (batch, d, h, w), a grid of patches, overlapping where stride < patch."""
 
     def __init__(self, img_size: tuple[int, int], patch_size: int, stride: int, in_chans: int, embed_dim: int) -> None:
         super().__init__()
@@ -51,7 +51,9 @@ class PatchEmbed(nn.Module):
         if x.ndim != 4 or x.shape[1] != self.proj.in_channels:
             expected = f"(batch, {self.proj.in_channels}, height, width)"
             raise ValueError(f"the model expects images {expected}, got a tensor of shape {tuple(x.shape)}")
-        return self.proj(x).flatten(2).transpose(1, 2)
+        self.grid_of(x.shape[2], x.shape[3])  # refuses what is too small with a sentence of its own
+        grid: Tensor = self.proj(x)
+        return grid
 
 
 class Block(nn.Module):
@@ -64,7 +66,8 @@ class Block(nn.Module):
         self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.drop_path(self.mixer(self.norm(x)))
+        change: Tensor = self.drop_path(self.mixer(self.norm(x)))
+        return x + change
 
 
 class VisionMamba(nn.Module):
@@ -120,24 +123,17 @@ class VisionMamba(nn.Module):
         self.patch_embed = PatchEmbed((height, width), patch_size, stride or patch_size, in_chans, embed_dim)
         self.cls_token = nn.Parameter(torch.empty(1, 1, embed_dim))
         self.pos_embed = nn.Parameter(torch.empty(1, self.patch_embed.num_patches + 1, embed_dim))
-        self.layers = nn.ModuleList(
-            Block(
-                Mixer(
-                    embed_dim,
-                    d_state,
-                    discretization=discretization,
-                    dt_init_backward=dt_init_backward,
-                    backend=backend,
-                ),
-                embed_dim,
-                drop_path,
-            )
-            for drop_path in calculate_drop_path_rates(drop_path_rate, depth)
-        )
+        rates = torch.linspace(0, drop_path_rate, depth, device="cpu").tolist()
+        mixer: dict[str, Any] = {
+            "discretization": discretization,
+            "dt_init_backward": dt_init_backward,
+            "backend": backend,
+        }
+        self.layers = nn.ModuleList(Block(Mixer(embed_dim, d_state, **mixer), embed_dim, rate) for rate in rates)
         self.feature_info = [
             {"module": f"layers.{i}", "num_chs": embed_dim, "reduction": self.patch_embed.stride} for i in range(depth)
         ]
-        self.norm_f = RMSNorm(embed_dim, eps=1e-5)
+        self.norm_f: nn.Module = RMSNorm(embed_dim, eps=1e-5)
         self.head_drop = nn.Dropout(drop_rate)
         self.reset_classifier(num_classes, global_pool)
         self._init_weights()
@@ -146,11 +142,11 @@ class VisionMamba(nn.Module):
     def _init_weights(self) -> None:
         """As the official code does it; whatever is not named here keeps what its module set for itself."""
         lecun_normal_(self.patch_embed.proj.weight)
-        nn.init.zeros_(self.patch_embed.proj.bias)
+        self.get_parameter("patch_embed.proj.bias").zero_()
         nn.init.trunc_normal_(self.cls_token, std=0.02)
         nn.init.trunc_normal_(self.pos_embed, std=0.02)
-        for block in self.layers:
-            block.mixer.out_proj.weight.div_(math.sqrt(len(self.layers)))  # as many terms add up in the residual stream
+        for block in self.layers:  # their outputs add up in the residual stream
+            block.get_parameter("mixer.out_proj.weight").div_(math.sqrt(len(self.layers)))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.forward_head(self.forward_features(x))
@@ -160,7 +156,8 @@ class VisionMamba(nn.Module):
         x = self._embed(x)
         for block in self.layers:
             x = self._run(block, x)
-        return self.norm_f(x)
+        x = self.norm_f(x)
+        return x
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Tokens → logits, or with `pre_logits` what the classifier reads."""
@@ -169,7 +166,8 @@ class VisionMamba(nn.Module):
         elif self.global_pool == "avg":
             x = split_middle(x)[0].mean(dim=1)
         x = self.head_drop(x)
-        return x if pre_logits else self.head(x)
+        x = x if pre_logits else self.head(x)
+        return x
 
     def forward_intermediates(
         self,
@@ -230,9 +228,10 @@ class VisionMamba(nn.Module):
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
         """A fresh head for `num_classes`, or none for 0; optionally another pooling."""
-        self.global_pool = self.global_pool if global_pool is None else global_pool
-        if self.global_pool not in POOLS:
-            raise ValueError(unknown("global_pool", self.global_pool, POOLS))
+        if global_pool is not None:
+            if global_pool not in POOLS:
+                raise ValueError(unknown("global_pool", global_pool, POOLS))
+            self.global_pool = global_pool
         self.num_classes = num_classes
         self.config |= {"num_classes": num_classes, "global_pool": self.global_pool}
         self.head: nn.Module = nn.Identity()
@@ -260,22 +259,19 @@ class VisionMamba(nn.Module):
         }
 
     def _run(self, block: nn.Module, x: Tensor) -> Tensor:
-        return checkpoint(block, x, use_reentrant=False) if self.grad_checkpointing else block(x)
+        x = checkpoint(block, x, use_reentrant=False) if self.grad_checkpointing else block(x)
+        return x
 
     def _embed(self, x: Tensor) -> Tensor:
         """Images → tokens (batch, n + 1, d) with their positions, in at least float32."""
-        height, width = x.shape[-2:]
-        patches = self.patch_embed(x)
-        if not self.dynamic_img_size and (height, width) != self.patch_embed.img_size:
-            expected = " x ".join(map(str, self.patch_embed.img_size))
-            raise ValueError(
-                f"the model is made for images of {expected}, got {height} x {width}; dynamic_img_size=True takes any"
-            )
-        grid = self.patch_embed.grid_of(height, width)
-        patches = patches.to(torch.promote_types(patches.dtype, torch.float32))
-        return insert_middle(patches, self.cls_token) + resample_pos_embed(
-            self.pos_embed, self.patch_embed.grid_size, grid
-        )
+        grid = self.patch_embed(x)  # (batch, d, h, w)
+        size, expected = tuple(x.shape[2:]), self.patch_embed.img_size
+        if not self.dynamic_img_size and size != expected:
+            made_for, got = (f"{height} x {width}" for height, width in (expected, size))
+            raise ValueError(f"the model is made for images of {made_for}, got {got}; dynamic_img_size=True takes any")
+        patches = grid.flatten(2).transpose(1, 2).to(torch.promote_types(grid.dtype, torch.float32))
+        positions = resample_pos_embed(self.pos_embed, self.patch_embed.grid_size, tuple(grid.shape[2:]))
+        return insert_middle(patches, self.cls_token) + positions
 
 
 def _cfg(channels: int = 3, size: int = 224, num_classes: int = 1000, **more: Any) -> dict[str, Any]:
@@ -307,10 +303,10 @@ default_cfgs = generate_default_cfgs(
 
 def _create(variant: str, pretrained: bool, kwargs: dict[str, Any], **sizes: Any) -> nn.Module:
     features = {"out_indices": 3, "feature_cls": "getter"}
-    model = build_model_with_cfg(VisionMamba, variant, pretrained, feature_cfg=features, **(sizes | kwargs))
+    model: Any = build_model_with_cfg(VisionMamba, variant, pretrained, feature_cfg=features, **(sizes | kwargs))
     config = getattr(model, "model", model).config  # features_only=True wraps the model
     model.pretrained_cfg["input_size"] = (config["in_chans"], *config["img_size"])  # so that timm prepares such images
-    return model
+    return cast(nn.Module, model)
 
 
 @register_model
