@@ -1,8 +1,10 @@
 """What timm's users rely on, for every model in the registry."""
 
+import inspect
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from tustin import create_model
 from tustin.models import VisionMamba
 from tustin.models.tokens import split_middle
 
+PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 MODELS = timm.list_models("vim_*")
 NANO = timm.list_models("vim_nano_*")
 
@@ -46,6 +49,30 @@ def test_each_model(name: str) -> None:
     assert model.config["discretization"] == "bil"
     assert model.get_submodule(model.pretrained_cfg["first_conv"]) is model.patch_embed.proj
     assert model.get_submodule(model.pretrained_cfg["classifier"]) is model.get_classifier()
+
+
+def test_the_page_shows_the_registry() -> None:
+    """The tables of docs/models.md: every variant with its exact sizes, every argument."""
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    expected = []
+    for name in MODELS:
+        with torch.device("meta"):
+            model: Any = timm.create_model(name)
+        parameters, config = sum(p.numel() for p in model.parameters()), model.config
+        size = " x ".join(map(str, model.pretrained_cfg["input_size"]))
+        made_for = f"{size}, {config['num_classes']} classes"
+        cells = [
+            f"`{name}`",
+            f"{parameters:,}",
+            model.pos_embed.shape[1],
+            config["embed_dim"],
+            config["depth"],
+            made_for,
+        ]
+        expected.append(f"| {' | '.join(map(str, cells))} |")
+    assert sorted(rows[: len(MODELS)]) == sorted(expected), "\n".join(expected)
+    arguments = [row.split("`")[1] for row in rows[len(MODELS) :]]
+    assert arguments == list(inspect.signature(VisionMamba).parameters)
 
 
 def test_data_config_follows_the_arguments() -> None:
