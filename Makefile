@@ -24,7 +24,7 @@ bench: $(READY)  ## the scan beside its peers and the limits of the machine; min
 AARCH64 ?= aarch64-linux-gnu-g++
 aarch64:
 	@command -v $(AARCH64) >/dev/null || { echo "$(AARCH64) is not installed: nothing compiled for ARM"; exit 0; }; \
-	for file in scan native; do \
+	for file in scan conv native; do \
 	  $(AARCH64) -std=c++17 -O2 -Wall -Wextra -Werror -Wno-psabi -fopenmp -fsyntax-only -DTUSTIN_LEVEL=baseline \
 	    -DTUSTIN_CHUNK=32 src/tustin/csrc/$$file.cpp || exit 1; \
 	done; echo "compiles for ARM"

@@ -1,12 +1,14 @@
 // The exported functions: choose a CPU level once, then pass the work on to it.
 #include <cstring>
 
+#include "conv.h"
 #include "scan.h"
 #include "slices.hpp"
 
 #define TUSTIN_DECLARE(level)                     \
   namespace level {                               \
   int run_scan(const TustinScan*, bool gradient); \
+  int run_conv(const TustinConv*, bool gradient); \
   }
 #ifdef TUSTIN_X86_LEVELS
 TUSTIN_DECLARE(v2)
@@ -22,6 +24,7 @@ struct Level {
   const char* name;
   bool (*supported)();
   int (*run_scan)(const TustinScan*, bool gradient);
+  int (*run_conv)(const TustinConv*, bool gradient);
 };
 
 // Best first.
@@ -32,13 +35,13 @@ constexpr Level kLevels[] = {
        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
      },
-     v4::run_scan},
+     v4::run_scan, v4::run_conv},
     {"v3",
      [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"); },
-     v3::run_scan},
-    {"v2", [] { return true; }, v2::run_scan},
+     v3::run_scan, v3::run_conv},
+    {"v2", [] { return true; }, v2::run_scan, v2::run_conv},
 #else
-    {"baseline", [] { return true; }, baseline::run_scan},
+    {"baseline", [] { return true; }, baseline::run_scan, baseline::run_conv},
 #endif
 };
 
@@ -56,6 +59,8 @@ extern "C" {
 
 int tustin_scan_forward(const TustinScan* scan) { return current->run_scan(scan, false); }
 int tustin_scan_backward(const TustinScan* scan) { return current->run_scan(scan, true); }
+int tustin_conv_forward(const TustinConv* conv) { return current->run_conv(conv, false); }
+int tustin_conv_backward(const TustinConv* conv) { return current->run_conv(conv, true); }
 
 int tustin_chunk_length(void) { return TUSTIN_CHUNK; }
 int64_t tustin_slices(int64_t D, int64_t groups_B, int64_t groups_C) { return Slices(D, groups_B, groups_C).count(); }

@@ -1,0 +1,96 @@
+"""The short causal convolution before the scan, with its bias and SiLU, in one pass over memory."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .. import native
+from ..discretize.base import unknown
+from . import op, reference
+
+__all__ = ["causal_conv"]
+
+_BACKENDS: dict[str, Callable[..., Tensor]] = {"native": op.conv, "reference": reference.conv}
+
+
+def causal_conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    silu: bool = True,
+    reverse: bool = False,
+    backend: str = "auto",
+) -> Tensor:
+    """Convolve each channel with its own short filter, looking back only, then apply SiLU.
+
+        out_k = silu(bias + Σ_j weight_j · x_{k−K+1+j})        j = 0 … K−1, and zeros before the first token
+
+    Args:
+        x: Input, (batch, D, L), of any strides.
+        weight: One filter per channel, (D, K); its last entry meets the current token.
+        bias: Added before the SiLU, (D,).
+        silu: Apply the SiLU.
+        reverse: Look ahead instead of back: the same as flipping x in time, and the output again.
+        backend: "auto", "native" or "reference".
+
+    Returns:
+        The output, (batch, D, L) in the dtype of x. Inside, everything is float32, or float64 if an argument is.
+    """
+    _check(x, weight, bias)
+    return _BACKENDS[_choose(backend, x.device)](x, weight, bias, silu, reverse)
+
+
+def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
+        if tensor is None and name == "bias":
+            continue
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"causal_conv: {name} must be a tensor, got {type(tensor).__name__}")
+        if tensor.dtype not in native.DTYPES:
+            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in native.DTYPES)
+            raise TypeError(f"causal_conv: {name} is {tensor.dtype}; expected one of {known}")
+        if tensor.device != x.device:
+            raise ValueError(f"causal_conv: {name} is on {tensor.device}, but x is on {x.device}")
+    if x.ndim != 3 or x.shape[2] == 0:
+        raise ValueError(_misshapen("x", x, "(batch, D, L) with L of at least 1"))
+    D = x.shape[1]
+    if weight.ndim != 2 or weight.shape[0] != D or weight.shape[1] == 0:
+        raise ValueError(_misshapen("weight", weight, f"(D, K) with D = {D}, as x has, and K of at least 1"))
+    if bias is not None and (bias.ndim != 1 or bias.shape[0] != D):
+        raise ValueError(_misshapen("bias", bias, f"({D},)"))
+
+
+def _misshapen(name: str, tensor: Tensor, expected: str) -> str:
+    return f"causal_conv: {name} has shape {tuple(tensor.shape)}, expected {expected}"
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _choose(name: str, device: torch.device) -> str:
+    """The name of the backend to use; "auto" takes native on the CPU, and warns once if it is not there."""
+    if name == "auto":
+        return _best(device)
+    if name not in _BACKENDS:
+        raise ValueError(unknown("backend", name, ["auto", *_BACKENDS]))
+    if name == "native":
+        reason = f"it runs on the CPU, and x is on {device}" if device.type != "cpu" else None
+        if reason := native.missing() or reason:
+            raise RuntimeError(f"backend 'native' cannot be used: {reason}")
+    return name
+
+
+@functools.cache
+def _best(device: torch.device) -> str:
+    """Cached, so that the warning comes once."""
+    if device.type != "cpu":
+        return "reference"
+    if reason := native.missing():
+        why = f"because the native one cannot: {reason}"
+        warnings.warn(f"causal_conv runs on the slow reference backend, {why}", stacklevel=4)
+        return "reference"
+    return "native"

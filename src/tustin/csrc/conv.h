@@ -1,0 +1,28 @@
+/* The C interface of the short causal convolution. */
+#pragma once
+
+#include "scan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Everything of one convolution, y_k = silu(bias + Σ_j weight_j x_{k−K+1+j}), of each channel for itself. "Real" is double
+   if `real` is TUSTIN_FLOAT64 and float otherwise; it is what all is computed in.
+
+   x, out, d_out, d_x            (batch, D, L), any dtype, any strides
+   weight, d_weight (D, K), bias, d_bias (D,)   any dtype, any strides; bias may be NULL */
+typedef struct {
+  int32_t real, silu, reverse, threads;
+  int64_t batch, D, L, K;
+  TustinTensor x, weight, bias, out;
+  TustinTensor d_out, d_x, d_weight, d_bias;
+} TustinConv;
+
+/* Both return 0, or 1 if memory ran out. */
+TUSTIN_EXPORT int tustin_conv_forward(const TustinConv*);
+TUSTIN_EXPORT int tustin_conv_backward(const TustinConv*);
+
+#ifdef __cplusplus
+}
+#endif
