@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..conv import causal_conv
 from ..discretize import get_method
 from ..discretize.base import unknown
 from ..scan import selective_scan
@@ -20,17 +21,6 @@ __all__ = ["DT_INITS", "Mixer"]
 
 DT_INITS = ("vim", "mamba")
 """How the backward direction's step may start: as the official code has it, or as the forward direction's."""
-
-
-def causal_conv(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, reverse: bool = False, silu: bool = True
-) -> Tensor:
-    x, channels, K = x.flip(-1) if reverse else x, *weight.shape
-    y = F.conv1d(
-        F.pad(x, (K - 1, 0)), weight[:, None].to(x.dtype), None if bias is None else bias.to(x.dtype), groups=channels
-    )
-    y = F.silu(y) if silu else y
-    return y.flip(-1) if reverse else y
 
 
 class Mixer(nn.Module):
@@ -86,7 +76,7 @@ class Mixer(nn.Module):
             conv1d, x_proj, dt_proj, A_log, D = self.conv1d_b, self.x_proj_b, self.dt_proj_b, self.A_b_log, self.D_b
         else:
             conv1d, x_proj, dt_proj, A_log, D = self.conv1d, self.x_proj, self.dt_proj, self.A_log, self.D
-        u = causal_conv(x, conv1d.weight.squeeze(1), conv1d.bias, reverse=reverse)
+        u = causal_conv(x, conv1d.weight.squeeze(1), conv1d.bias, reverse=reverse, backend=self.backend)
         dt, B, C = x_proj(u.transpose(1, 2)).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
         return {
             "u": u,
