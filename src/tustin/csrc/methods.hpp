@@ -98,8 +98,8 @@ struct Hold {
       return h * x.expm1 + (beta(x) * (t.input * B) + h);
     }
     const Exponential<Real, fast> e(t.d1 * c.A);
+    const V expm1 = e.minus_one();
     kept = e.minus_one_minus_z();
-    const V expm1 = p1 != 0 ? e.minus_one() : kept + e.z;
     const V w = p1 != 0 ? expm1 - e.z : kept;  // what the difference loses for small z is nothing beside x_1
     V rest{};                                  // β − p_1 x_1
     if constexpr (p2 != 0 || p3 != 0 || p4 != 0) rest = w * c.w;

@@ -52,35 +52,34 @@ TUSTIN_INLINE Vec<Real> polynomial(Vec<Real> x, const Real (&c)[terms]) {
 template <class Real, bool bounded = false>
 struct Exponential {
   using V = Vec<Real>;
-  V z, s, r, q, k_ln2;
+  V z, s, r, r2_q, k;
 
   TUSTIN_INLINE explicit Exponential(V x) {
     using K = Constants<Real>;
     z = x;
     const V inside = bounded ? x : at_most(splat(K::kMaxExponent), at_least(splat(K::kMinExponent), x));
     const V rounded = inside * Real(1.44269504088896340736) + K::kRound;
-    const V k = rounded - K::kRound;
-    k_ln2 = k * Real(0.69314718055994530942);
+    k = rounded - K::kRound;
     r = inside - k * Real(0.69314718055994530942);
     if (sizeof(Real) == 8) r -= k * Real(2.3190468138462996e-17);  // what ln2 loses in a double
     s = {power_of_two(rounded.low), power_of_two(rounded.high)};
-    q = polynomial(r, K::kExp);
+    r2_q = r * r * polynomial(r, K::kExp);
   }
   static TUSTIN_INLINE Register<Real> power_of_two(Register<Real> rounded) {
     return (Register<Real>)((Integers<Real>)rounded << Constants<Real>::kMantissa);
   }
-  TUSTIN_INLINE V minus_one() const { return s * (r * r * q + r) + (s - 1); }
-  // e^z − 1 − z = s·r²q + (s − 1)(1 + r) − k·ln2. Where |z| is small, k = 0, s = 1 and only r²q is left: nothing cancels.
+  TUSTIN_INLINE V minus_one() const { return s * (r2_q + r) + (s - 1); }
+  // e^z − 1 − z = s·r²q + (s − 1)(1 + r) − k·ln2. Where |z| is small, k = 0 and s = 1: only r²q is left, nothing cancels.
   TUSTIN_INLINE V minus_one_minus_z() const {
     const V grown = s - 1;
-    return s * (r * r * q) + (grown * r + (grown - k_ln2));
+    return s * r2_q + (grown * r + (grown - k * Real(0.69314718055994530942)));
   }
 };
 
 template <class Real>
 TUSTIN_INLINE Vec<Real> exp(Vec<Real> x) {
   const Exponential<Real> e(x);
-  return e.s * (e.r * e.r * e.q + e.r) + e.s;
+  return e.s * (e.r2_q + e.r) + e.s;
 }
 
 template <class Real>
