@@ -47,10 +47,13 @@ struct mamba : Plain<Real> {
   };
   template <bool fast>
   static TUSTIN_INLINE V expm1(const Token& t, const Channel& c) {
-    if constexpr (fast && kHasQuickExpm1<Real>)
+    const V z = t.delta * c.A;
+    if constexpr (!kHasQuickExpm1<Real>)
+      return Exponential<Real, fast>(z).minus_one();
+    else if constexpr (fast)
       return quick_expm1(t.delta, c.scaled);
-    else
-      return Exponential<Real, fast>(t.delta * c.A).minus_one();
+    else  // the same bits wherever both are right
+      return select(magnitude(z) < kBound<Real>, quick_expm1(t.delta, c.scaled), Exponential<Real>(z).minus_one());
   }
   template <bool fast, class Entry>
   static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {

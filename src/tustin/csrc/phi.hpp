@@ -52,12 +52,12 @@ TUSTIN_INLINE Vec<Real> polynomial(Vec<Real> x, const Real (&c)[terms]) {
 template <class Real, bool bounded = false>
 struct Exponential {
   using V = Vec<Real>;
-  V z, s, r, r2_q, k;
+  V z, inside, s, r, r2_q, k;
 
   TUSTIN_INLINE explicit Exponential(V x) {
     using K = Constants<Real>;
     z = x;
-    const V inside = bounded ? x : at_most(splat(K::kMaxExponent), at_least(splat(K::kMinExponent), x));
+    inside = bounded ? x : at_most(splat(K::kMaxExponent), at_least(splat(K::kMinExponent), x));
     const V rounded = inside * Real(1.44269504088896340736) + K::kRound;
     k = rounded - K::kRound;
     r = inside - k * Real(0.69314718055994530942);
@@ -71,8 +71,8 @@ struct Exponential {
   TUSTIN_INLINE V minus_one() const { return s * (r2_q + r) + (s - 1); }
   // e^z − 1 − z = s·r²q + (s − 1)(1 + r) − k·ln2. Where |z| is small, k = 0 and s = 1: only r²q is left, nothing cancels.
   TUSTIN_INLINE V minus_one_minus_z() const {
-    const V grown = s - 1;
-    return s * r2_q + (grown * r + (grown - k * Real(0.69314718055994530942)));
+    const V grown = s - 1, w = s * r2_q + (grown * r + (grown - k * Real(0.69314718055994530942)));
+    return bounded ? w : w + (inside - z);
   }
 };
 
@@ -83,11 +83,14 @@ TUSTIN_INLINE Vec<Real> exp(Vec<Real> x) {
 }
 
 template <class Real>
+constexpr Real kBound = Constants<Real>::kMaxExponent - 1;  // of |z|: what `bounded` promises
+
+template <class Real>
 constexpr bool kHasQuickExpm1 = false;
 constexpr double kStepsPerNaperian = 8 * 1.44269504088896340736;
 
 #if defined(__AVX2__)
-// e^z − 1 at two thirds of the cost, for |z| < 87. With 8z/ln2 = k + t, |t| ≤ ½: e^z = s·e^{t·ln2/8} and s = 2^{k/8}, its
+// e^z − 1 at two thirds of the cost, for |z| < kBound. With 8z/ln2 = k + t, |t| ≤ ½: e^z = s·e^{t·ln2/8} and s = 2^{k/8}, its
 // mantissa from a table of eight. The entries' own rounding costs e^z − 1 less than 1e-7 for z < 0, 2e-7 for z > 0.
 template <>
 constexpr bool kHasQuickExpm1<float> = true;

@@ -262,7 +262,7 @@ struct Task {
     Real z[W];
     store(z, largest * load(reach + m * W));
     bool normal = true;
-    for (const Real lane : z) normal &= lane < Constants<Real>::kMaxExponent - 1;
+    for (const Real lane : z) normal &= lane < kBound<Real>;
     return normal;
   }
 
