@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint bench aarch64 clean
+.PHONY: demo test lint bench sanitize aarch64 clean
 
 demo: $(READY)  ## every rule in one table, and a picture of what they do
 	$(BIN)/tustin methods --plot methods.png
@@ -19,6 +19,23 @@ lint: $(READY)
 
 bench: $(READY)  ## the scan beside its peers and the limits of the machine; minutes, and nothing else should run
 	$(BIN)/python benchmarks/scan.py
+
+# The sweep over shapes with every access to memory watched. Two rules are enough, the others read and write the same
+# memory, and each costs half a minute to compile.
+SANITIZED := build/sanitize
+SANITIZE := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -std=c++17 -fPIC -fopenmp -march=native \
+  -ffp-contract=fast -fno-math-errno -Wno-psabi -DTUSTIN_LEVEL=baseline -DTUSTIN_CHUNK=32 '-DTUSTIN_METHODS(X)=X(mamba) X(bil)'
+sanitize: $(READY)
+	@$(MAKE) --no-print-directory -j2 $(SANITIZED)/_native.so
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 \
+	TUSTIN_NATIVE_LIBRARY=$(SANITIZED)/_native.so \
+	$(BIN)/python -m pytest -q -n 2 -k "mamba or bil or conv" tests/scan/test_native_accuracy.py tests/conv
+
+$(SANITIZED)/_native.so: $(SANITIZED)/scan.o $(SANITIZED)/conv.o $(SANITIZED)/native.o
+	$(CXX) $(SANITIZE) -shared $^ -o $@
+$(SANITIZED)/%.o: src/tustin/csrc/%.cpp $(wildcard src/tustin/csrc/*.h*)
+	@mkdir -p $(@D)
+	$(CXX) $(SANITIZE) -c $< -o $@
 
 # The same source must compile for ARM; nothing is run.
 AARCH64 ?= aarch64-linux-gnu-g++

@@ -39,11 +39,25 @@ struct Plain {
 template <class Real>
 struct mamba : Plain<Real> {
   using V = Vec<Real>;
-  using typename Plain<Real>::Token, typename Plain<Real>::Channel;
+  using typename Plain<Real>::Token;
   static constexpr bool kHasFast = true;
+  struct Channel : Plain<Real>::Channel {
+    V scaled;
+    TUSTIN_INLINE Channel(V A, V inverse_A) : Plain<Real>::Channel(A, inverse_A), scaled(A * Real(kStepsPerNaperian)) {}
+  };
+  template <bool fast>
+  static TUSTIN_INLINE V expm1(const Token& t, const Channel& c) {
+    const V z = t.delta * c.A;
+    if constexpr (!kHasQuickExpm1<Real>)
+      return Exponential<Real, fast>(z).minus_one();
+    else if constexpr (fast)
+      return quick_expm1(t.delta, c.scaled);
+    else  // the same bits wherever both are right
+      return select(magnitude(z) < kBound<Real>, quick_expm1(t.delta, c.scaled), Exponential<Real>(z).minus_one());
+  }
   template <bool fast, class Entry>
   static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
-    kept = Exponential<Real, fast>(t.delta * c.A).minus_one();
+    kept = expm1<fast>(t, c);
     return h * kept + (t.input * B + h);
   }
   template <bool fast>
@@ -82,19 +96,19 @@ struct Hold {
 
   template <bool fast, class Entry>
   static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
-    const V v = t.input * B;
     if (!fast && c.exact) {
       const auto x = Ladder<Real>::exact(t, c.A, c.inverse_A);
-      return h * x.expm1 + (beta(x) * v + h);
+      return h * x.expm1 + (beta(x) * (t.input * B) + h);
     }
     const Exponential<Real, fast> e(t.d1 * c.A);
     const V expm1 = e.minus_one();
-    kept = e.minus_one_minus_z(expm1);
+    kept = e.minus_one_minus_z();
     const V w = p1 != 0 ? expm1 - e.z : kept;  // what the difference loses for small z is nothing beside x_1
     V rest{};                                  // β − p_1 x_1
     if constexpr (p2 != 0 || p3 != 0 || p4 != 0) rest = w * c.w;
     if constexpr (p3 != 0) rest += t.d2 * c.d2;
     if constexpr (p4 != 0) rest += t.d3 * c.d3;
+    const V v = t.input * B;
     if constexpr (p1 == 0) return h * expm1 + (rest * v + h);
     const V zoh = expm1 * (c.inverse_A * v + h) + h;
     return p2 != 0 ? rest * v + zoh : zoh;

@@ -23,14 +23,13 @@ void forward(Task<Real>& t) {
       if (t.a.chunk_states)
         for (int n = 0; n < t.N; ++n)
           for (int i = 0; i < t.channels(m); ++i) t.chunk_state(k / kChunk, m, n)[i] = t.at(t.h, m)[n * W + i];
+      t.out = t.rows(t.a.out, m, k, t.tile_out);
+      const Real* gate = t.a.z.data ? t.gate : nullptr;
       if (Method::kHasFast && t.may_be_fast(m, tokens))
-        t.template recur<Method, constant, true>(m, tokens, t.at(t.h, m), nullptr);
+        t.template recur<Method, constant, true>(m, tokens, gate, t.at(t.h, m), nullptr);
       else
-        t.template recur<Method, constant, false>(m, tokens, t.at(t.h, m), nullptr);
-      t.add_skip(m, tokens);
-      if (t.a.z.data)
-        t.each(tokens, [&](int i) { store(t.out + i, load(t.out + i) * (load(t.z + i) * load(t.gate + i))); });
-      t.store_channels(t.a.out, m, k, tokens, t.out);
+        t.template recur<Method, constant, false>(m, tokens, gate, t.at(t.h, m), nullptr);
+      t.store_rows(t.a.out, m, k, tokens, t.tile_out);
     }
   }
   t.write_state(t.a.last_state, t.h);
@@ -47,7 +46,7 @@ struct Adjoint {
   Real *states, *kept;    // [kChunk + 1][N][W], [kChunk][N][W]: the recomputed states of one chunk, and Method's notes
   Real *tile_B, *tile_C;  // [kChunk][pitch]: sums over the slice's channels
   Real *row_B, *row_C;    // [pitch][W]: one token's summands, state by state
-  Real *d_out, *d_u, *d_delta;  // [kChunk][W]
+  Real *d_y, *d_u, *d_delta, *d_z;  // [kChunk][W]
 
   Adjoint(const Task<Real>& t, Arena& arena) {
     const int64_t all = t.states();
@@ -56,16 +55,14 @@ struct Adjoint {
     states = arena.take<Real>(int64_t(kChunk + 1) * t.N * W), kept = arena.take<Real>(int64_t(kChunk) * t.N * W);
     tile_B = arena.take<Real>(kChunk * t.pitch), tile_C = arena.take<Real>(kChunk * t.pitch);
     row_B = zeros(arena, t.pitch * W), row_C = zeros(arena, t.pitch * W);
-    d_out = arena.take<Real>(kChunk * W), d_u = arena.take<Real>(kChunk * W), d_delta = arena.take<Real>(kChunk * W);
+    Real** const tiles[] = {&d_y, &d_u, &d_delta, &d_z};
+    for (Real** tile : tiles) *tile = arena.take<Real>(kChunk * W);
 
-    const Real* last = (const Real*)t.a.d_last_state;
-    for (int m = 0; last && m < t.blocks; ++m)
-      for (int i = 0; i < t.channels(m); ++i)
-        for (int n = 0; n < t.N; ++n) t.at(g, m)[n * W + i] = last[(t.batch * t.a.D + t.channel(m) + i) * t.N + n];
+    if (t.a.d_last_state) t.read_state(t.a.d_last_state, t.batch, g);
   }
   static int64_t extra(const TustinScan& a) {
     const int64_t pitch = Task<Real>::rounded_states(a.N);
-    return (2 * kChunk + 1) * a.N * W + 2 * kChunk * pitch + 2 * pitch * W + 3 * kChunk * W +
+    return (2 * kChunk + 1) * a.N * W + 2 * kChunk * pitch + 2 * pitch * W + 4 * kChunk * W +
            2 * (Slices(a).channels + W);
   }
   static Real* zeros(Arena& arena, int64_t count) {
@@ -81,7 +78,7 @@ TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, 
                                  Vec<Real>& d_u, Vec<Real>& d_delta) {
   using V = Vec<Real>;
   constexpr int W = kLanes<Real>;
-  const V u = load(t.u + k * W), delta = load(t.delta + k * W);
+  const V u = load(t.u[k]), delta = load(t.delta[k]);
   const typename Method::Token token(delta, u);
   const States<Real, Method, constant> states(t, m);
   const auto B = states.B_of(k);
@@ -122,41 +119,45 @@ TUSTIN_INLINE void add_rows(const Task<Real>& t, const Real* row, int64_t groups
 }
 
 template <class Real, class Method, bool constant, bool fast>
-void backward_block(const Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, int tokens) {
+void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, int tokens) {
   using V = Vec<Real>;
   constexpr int W = kLanes<Real>;
-  t.load_channels(t.a.d_out, m, k0, tokens, adj.d_out);
   for (int n = 0; n < t.N; ++n) {
     store(adj.states + n * W, t.partial(t.chunk_state(k0 / kChunk, m, n), 1, m, Real(0)));
   }
-  t.template recur<Method, constant, fast>(m, tokens, adj.states, adj.kept);
-  t.add_skip(m, tokens);
+  t.out = {t.tile_out, W};
+  t.template recur<Method, constant, fast>(m, tokens, nullptr, adj.states, adj.kept);
 
-  const V skip = t.parameter(t.a.D_skip, m);
-  if (t.a.z.data)  // out = y·z·s with s = sigmoid(z); its derivative by z is y·s·(1 + z(1 − s))
-    t.each(tokens, [&](int i) {
-      const V d_out = load(adj.d_out + i), z = load(t.z + i), s = load(t.gate + i);
-      store(t.z + i, d_out * load(t.out + i) * (s * (1 + z * (1 - s))));
-      store(adj.d_out + i, d_out * (z * s));
+  Rows<Real> d_y = t.load_rows(t.a.d_out, m, k0, tokens, adj.d_y);
+  if (t.a.z.data) {  // out = y·z·s with s = sigmoid(z); its derivative by z is y·s·(1 + z(1 − s))
+    const Rows<Real> d_z = t.rows(t.a.d_z, m, k0, adj.d_z);
+    t.each(tokens, [&](int k) {
+      const V d_out = load(d_y[k]), z = load(t.z[k]), s = load(t.sigmoid + k * W);
+      store(d_z[k], d_out * load(t.out[k]) * (s * (1 + z * (1 - s))));
+      store(adj.d_y + k * W, d_out * load(t.gate + k * W));
     });
+    t.store_rows(t.a.d_z, m, k0, tokens, adj.d_z);
+    d_y = {adj.d_y, W};
+  }
+  const Rows<Real> d_u = t.rows(t.a.d_u, m, k0, adj.d_u), d_delta = t.rows(t.a.d_delta, m, k0, adj.d_delta);
+  const V skip = t.parameter(t.a.D_skip, m);
   V d_D = load(adj.d_D + m * W), d_bias = load(adj.d_bias + m * W);
   for (int k = tokens - 1; k >= 0; --k) {
-    const V d_y = load(adj.d_out + k * W);
-    V d_u = skip * d_y, d_delta{};
-    d_D += d_y * load(t.u + k * W);
-    adjoint_token<Real, Method, constant, fast>(t, adj, m, k, d_y, d_u, d_delta);
+    const V d_y_k = load(d_y[k]);
+    V d_u_k = skip * d_y_k, d_delta_k{};
+    d_D += d_y_k * load(t.u[k]);
+    adjoint_token<Real, Method, constant, fast>(t, adj, m, k, d_y_k, d_u_k, d_delta_k);
     add_rows(t, adj.row_B, t.a.groups_B, m, k, adj.tile_B, adj.d_B);
     add_rows(t, adj.row_C, t.a.groups_C, m, k, adj.tile_C, adj.d_C);
-    if (t.a.delta_softplus) d_delta *= load(t.slope + k * W);
-    d_bias += d_delta;
-    store(adj.d_u + k * W, d_u);
-    store(adj.d_delta + k * W, d_delta);
+    if (t.a.delta_softplus) d_delta_k *= load(t.slope + k * W);
+    d_bias += d_delta_k;
+    store(d_u[k], d_u_k);
+    store(d_delta[k], d_delta_k);
   }
   store(adj.d_D + m * W, d_D);
   store(adj.d_bias + m * W, d_bias);
-  t.store_channels(t.a.d_u, m, k0, tokens, adj.d_u);
-  t.store_channels(t.a.d_delta, m, k0, tokens, adj.d_delta);
-  if (t.a.z.data) t.store_channels(t.a.d_z, m, k0, tokens, t.z);
+  t.store_rows(t.a.d_u, m, k0, tokens, adj.d_u);
+  t.store_rows(t.a.d_delta, m, k0, tokens, adj.d_delta);
 }
 
 template <class Real>
@@ -232,6 +233,7 @@ template <class Real, template <class> class Method>
 void run_task(const TustinScan& a, Arena& arena, int64_t index, bool gradient) {
   Task<Real> t(a, arena, index);
   t.template prepare_channels<Method<Real>>();
+  t.start_states();
   const bool constant = !a.groups_B || !a.groups_C;
   if (gradient)
     constant ? backward<Real, Method<Real>, true>(t, arena) : backward<Real, Method<Real>, false>(t, arena);

@@ -12,7 +12,9 @@ extern "C" {
 enum { TUSTIN_FLOAT32 = 0, TUSTIN_FLOAT64 = 1, TUSTIN_BFLOAT16 = 2, TUSTIN_FLOAT16 = 3 };
 
 /* The methods, in the order of their numbers. */
+#ifndef TUSTIN_METHODS
 #define TUSTIN_METHODS(X) X(mamba) X(zoh) X(foh) X(bil) X(pol) X(hoh) X(hoh3) X(rk4) X(rk4_raw)
+#endif
 
 /* A strided tensor; strides are in elements. data is NULL where an argument is not given. */
 typedef struct {

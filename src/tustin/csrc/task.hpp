@@ -54,6 +54,14 @@ struct Entries<Real, true> {
   TUSTIN_INLINE Vec<Real> operator[](int n) const { return per_token ? splat(row[n]) : load(row + n * kLanes<Real>); }
 };
 
+// Rows of a block of channels, one per token: in the tensor itself where that is possible, else in a tile.
+template <class Real>
+struct Rows {
+  Real* first;
+  int64_t step;
+  TUSTIN_INLINE Real* operator[](int k) const { return first + k * step; }
+};
+
 // The states of one block of channels, with everything the inner loops read at hand.
 template <class Real, class Method, bool constant>
 struct States {
@@ -92,7 +100,9 @@ struct Task {
   Real* h;                     // [blocks][N][W]
   void* channels_of_method;    // Method::Channel[blocks][N]
   Real* reach;                 // [blocks][W]: the largest |A| of a channel; infinite in a block with an exact one
-  Real *u, *delta, *slope, *z, *gate, *out;  // [kChunk][W]; slope is softplus', gate is sigmoid(z)
+  Rows<Real> u, delta, z, out;                                             // of the block and chunk at hand
+  Real *slope, *sigmoid, *gate;                                            // [kChunk][W]: softplus', sigmoid(z), silu(z)
+  Real *tile_u, *tile_delta, *tile_z, *tile_out;                           // [kChunk][W]: the rows, where they need room
 
   Task(const TustinScan& a, Arena& arena, int64_t index)
       : a(a),
@@ -109,22 +119,12 @@ struct Task {
     h = arena.take<Real>(states());
     channels_of_method = arena.take<Real>(kMaxChannel * states());
     reach = arena.take<Real>(blocks * W);
-    u = arena.take<Real>(kChunk * W);
-    delta = arena.take<Real>(kChunk * W);
-    slope = arena.take<Real>(kChunk * W);
-    z = arena.take<Real>(kChunk * W);
-    gate = arena.take<Real>(kChunk * W);
-    out = arena.take<Real>(kChunk * W);
+    Real** const tiles[] = {&slope, &sigmoid, &gate, &tile_u, &tile_delta, &tile_z, &tile_out};
+    for (Real** tile : tiles) *tile = arena.take<Real>(kChunk * W);
 
     for (int m = 0; m < blocks; ++m) {
       if (!a.groups_B) load_constant(a.B, m, B);
       if (!a.groups_C) load_constant(a.C, m, C);
-      for (int n = 0; n < N; ++n)
-        for (int i = 0; i < W; ++i) {
-          const int64_t d = channel(m) + i;
-          const Real* initial = (const Real*)a.initial_state;
-          at(h, m)[n * W + i] = initial && d < end ? initial[(batch * a.D + d) * N + n] : Real(0);
-        }
     }
   }
 
@@ -132,10 +132,13 @@ struct Task {
   void prepare_channels() {
     using Channel = typename Method::Channel;
     static_assert(sizeof(Channel) <= kMaxChannel * sizeof(V));
+    read_state(a.A, 0, h);  // for a moment
     for (int m = 0; m < blocks; ++m) {
       V largest{};
       for (int n = 0; n < N; ++n) {
-        const V A = partial((const Real*)a.A + channel(m) * N + n, N, m, Real(-1)), size = magnitude(A);
+        Real* row = at(h, m) + n * W;
+        for (int i = channels(m); i < W; ++i) row[i] = -1;
+        const V A = load(row), size = magnitude(A);
         const auto* c =
             new ((Channel*)channels_of_method + int64_t(m) * N + n) Channel(A, select(size > Real(1e-30), 1 / A, V{}));
         largest = at_least(c->exact ? splat(Real(__builtin_inf())) : size, largest);
@@ -143,12 +146,18 @@ struct Task {
       store(reach + m * W, largest);
     }
   }
+  void start_states() {
+    if (a.initial_state)
+      read_state(a.initial_state, batch, h);
+    else
+      for (int64_t i = 0; i < states(); ++i) h[i] = 0;
+  }
 
   static size_t arena_bytes(const TustinScan& a, int64_t extra_states, int64_t extra) {
     const int64_t padded = Slices(a).channels + W, pitch = rounded_states(a.N);
     const int64_t matrix = padded * a.N > kChunk * pitch ? padded * a.N : kChunk * pitch;
     const int64_t reals =
-        2 * matrix + (1 + kMaxChannel + extra_states) * padded * a.N + padded + 6 * kChunk * W + extra;
+        2 * matrix + (1 + kMaxChannel + extra_states) * padded * a.N + padded + 7 * kChunk * W + extra;
     return size_t(reals) * sizeof(Real) + 64 * 32;
   }
 
@@ -168,11 +177,23 @@ struct Task {
   }
   int64_t step(int64_t stride) const { return a.reverse ? -stride : stride; }
 
-  void load_channels(const TustinTensor& t, int block, int64_t k, int tokens, Real* tile) const {
-    load_tile<Real>(t, offset(t, channel(block), k), t.stride[1], step(t.stride[2]), channels(block), tokens, tile, W);
+  // Where the rows lie as they are wanted there is nothing to move.
+  bool in_place(const TustinTensor& t, int block) const {
+    return t.dtype == kDtype<Real> && t.stride[1] == 1 && channels(block) == W;
   }
-  void store_channels(const TustinTensor& t, int block, int64_t k, int tokens, const Real* tile) const {
-    store_tile<Real>(t, offset(t, channel(block), k), t.stride[1], step(t.stride[2]), channels(block), tokens, tile, W);
+  Rows<Real> rows(const TustinTensor& t, int block, int64_t k, Real* tile) const {
+    if (in_place(t, block)) return {(Real*)t.data + offset(t, channel(block), k), step(t.stride[2])};
+    return {tile, W};
+  }
+  Rows<Real> load_rows(const TustinTensor& t, int block, int64_t k, int tokens, Real* tile) const {
+    if (!in_place(t, block))
+      load_tile<Real>(t, offset(t, channel(block), k), t.stride[1], step(t.stride[2]), channels(block), tokens, tile, W);
+    return rows(t, block, k, tile);
+  }
+  void store_rows(const TustinTensor& t, int block, int64_t k, int tokens, const Real* tile) const {
+    if (!in_place(t, block))
+      store_tile<Real>(t, offset(t, channel(block), k), t.stride[1], step(t.stride[2]), channels(block), tokens, tile,
+                       W);
   }
   void load_constant(const TustinTensor& t, int m, Real* matrix) const {
     load_tile<Real>(t, channel(m) * t.stride[0], t.stride[0], t.stride[1], channels(m), N, at(matrix, m), W);
@@ -200,53 +221,62 @@ struct Task {
 
   // The element-wise functions run in several short passes over the tiles: one long chain of operations per element would
   // leave the CPU waiting for results.
-  void load_inputs(int m, int64_t k, int tokens, bool with_slope) const {
-    load_channels(a.u, m, k, tokens, u);
-    load_channels(a.delta, m, k, tokens, delta);
+  void load_inputs(int m, int64_t k, int tokens, bool with_slope) {
+    u = load_rows(a.u, m, k, tokens, tile_u);
+    delta = load_rows(a.delta, m, k, tokens, tile_delta);
     if (a.delta_bias) {
       const V bias = parameter(a.delta_bias, m);
-      each(tokens, [&](int i) { store(delta + i, load(delta + i) + bias); });
+      each(tokens, [&](int i) { store(tile_delta + i * W, load(delta[i]) + bias); });
+      delta = {tile_delta, W};
     }
     if (a.delta_softplus) {
       Real* e = slope;
-      each(tokens, [&](int i) { store(e + i, exp<Real>(-magnitude(load(delta + i)))); });
+      each(tokens, [&](int i) { store(e + i * W, exp<Real>(-magnitude(load(delta[i])))); });
       each(tokens, [&](int i) {
-        const V x = load(delta + i), e_x = load(e + i);
-        store(delta + i, softplus(x, e_x));
-        if (with_slope) store(slope + i, softplus_slope(x, e_x));
+        const V x = load(delta[i]), e_x = load(e + i * W);
+        store(tile_delta + i * W, softplus(x, e_x));
+        if (with_slope) store(slope + i * W, softplus_slope(x, e_x));
       });
+      delta = {tile_delta, W};
     }
     if (a.z.data) {
-      load_channels(a.z, m, k, tokens, z);
-      each(tokens, [&](int i) { store(gate + i, exp<Real>(-load(z + i))); });
-      each(tokens, [&](int i) { store(gate + i, 1 / (1 + load(gate + i))); });
+      z = load_rows(a.z, m, k, tokens, tile_z);
+      each(tokens, [&](int i) { store(sigmoid + i * W, exp<Real>(-load(z[i]))); });
+      each(tokens, [&](int i) {
+        const V s = 1 / (1 + load(sigmoid + i * W));
+        store(sigmoid + i * W, s);
+        store(gate + i * W, load(z[i]) * s);
+      });
     }
   }
 
   template <class Pass>
   static TUSTIN_INLINE void each(int tokens, Pass pass) {
-    for (int i = 0; i < tokens * W; i += W) pass(i);
+    for (int i = 0; i < tokens; ++i) pass(i);
   }
 
   // Whether every e^z of the loaded chunk is a normal number, and no channel of the block wants the exact ladder.
   bool may_be_fast(int m, int tokens) const {
     V largest{};
-    for (int k = 0; k < tokens; ++k) largest = at_least(magnitude(load(delta + k * W)), largest);
+    for (int k = 0; k < tokens; ++k) largest = at_least(magnitude(load(delta[k])), largest);
     Real z[W];
     store(z, largest * load(reach + m * W));
     bool normal = true;
-    for (const Real lane : z) normal &= lane < Constants<Real>::kMaxExponent - 1;
+    for (const Real lane : z) normal &= lane < kBound<Real>;
     return normal;
   }
 
-  // The recurrence over one chunk, y = Σ C h into out. Either the states at `from` are updated in place, or, where there
-  // is room for what the backward pass wants to know, those after each token and what the method keeps are written there.
+  // The recurrence over one chunk, and its output y = (C·h + D u)·gate into `out`; without a gate where that is NULL.
+  // Either the states at `from` are updated in place, or, where there is room for what the backward pass wants to know,
+  // those after each token and what the method keeps are written there.
   template <class Method, bool constant, bool fast>
-  TUSTIN_INLINE void recur(int m, int tokens, Real* from, Real* kept) const {
+  TUSTIN_INLINE void recur(int m, int tokens, const Real* gate, Real* from, Real* kept) const {
     const States<Real, Method, constant> states(*this, m);
+    const V skip = parameter(a.D_skip, m);
     const int N = this->N, next = kept ? N * W : 0;
     for (int k = 0; k < tokens; ++k) {
-      const typename Method::Token token(load(delta + k * W), load(u + k * W));
+      const V u_k = load(u[k]);
+      const typename Method::Token token(load(delta[k]), u_k);
       const auto B = states.B_of(k);
       const auto C = states.C_of(k);
       const Real* before = from + k * next;
@@ -259,14 +289,10 @@ struct Task {
         if (kept) store(kept + k * next + n * W, keep);
         y += state * C[n];
       }
-      store(out + k * W, y);
+      if (a.D_skip) y += skip * u_k;
+      if (gate) y *= load(gate + k * W);
+      store(out[k], y);
     }
-  }
-
-  void add_skip(int m, int tokens) const {
-    if (!a.D_skip) return;
-    const V skip = parameter(a.D_skip, m);
-    each(tokens, [&](int i) { store(out + i, load(out + i) + skip * load(u + i)); });
   }
 
   Real* chunk_state(int64_t chunk, int m, int n) const {
@@ -274,11 +300,25 @@ struct Task {
     return (Real*)a.chunk_states + ((batch * chunks + chunk) * N + n) * a.D + channel(m);
   }
 
-  void write_state(void* state, const Real* from) const {
-    for (int m = 0; state && m < blocks; ++m)
-      for (int i = 0; i < channels(m); ++i)
-        for (int n = 0; n < N; ++n)
-          ((Real*)state)[(batch * a.D + channel(m) + i) * N + n] = at((Real*)from, m)[n * W + i];
+  // (batch, D, N) in memory, [blocks][N][W] here.
+  void read_state(const void* state, int64_t batch, Real* to) const {
+    for (int m = 0; m < blocks; ++m) {
+      const Real* from = (const Real*)state + (batch * a.D + channel(m)) * N;
+      for (int i = 0; i < W; i += kRegisterLanes<Real>)
+        load_tile(from + int64_t(i) * N, N, 1, lanes(m, i), N, at(to, m) + i, W);
+    }
+  }
+  void write_state(void* state, Real* from) const {
+    for (int m = 0; state && m < blocks; ++m) {
+      Real* to = (Real*)state + (batch * a.D + channel(m)) * N;
+      for (int i = 0; i < W; i += kRegisterLanes<Real>)
+        store_tile(to + int64_t(i) * N, N, 1, lanes(m, i), N, at(from, m) + i, W);
+    }
+  }
+  // How many channels of a block lie in its register that begins at lane i.
+  int lanes(int block, int i) const {
+    const int left = channels(block) - i;
+    return left < 0 ? 0 : left < kRegisterLanes<Real> ? left : kRegisterLanes<Real>;
   }
 };
 

@@ -76,6 +76,9 @@ TUSTIN_INLINE Element from_real(Real x) {
     return Element(x);
 }
 
+template <class Real>
+constexpr int kDtype = sizeof(Real) == 8 ? TUSTIN_FLOAT64 : TUSTIN_FLOAT32;
+
 // As many neighbouring elements as a register has lanes, and back.
 typedef uint32_t Words __attribute__((vector_size(kRegisterBytes)));
 typedef uint16_t Halves __attribute__((vector_size(kRegisterBytes / 2)));
