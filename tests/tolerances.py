@@ -17,6 +17,7 @@ def assert_close(got: Tensor, expected: Tensor, table: dict[torch.dtype, float] 
     assert got.shape == expected.shape, f"{what}: shape {tuple(got.shape)}, expected {tuple(expected.shape)}"
     if not got.numel():
         return
+    got, expected = got.detach(), expected.detach()  # so that the sentence below can show their values
     error = (got.double() - expected.double()).abs()
     scale = expected.double().abs().max().clamp(min=1e-30)
     worst = int(error.argmax())
