@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from . import METHODS, Method, __version__
 from .discretize.base import unknown
+from .files import write_text
 
 
 class UsageError(Exception):
@@ -326,7 +327,7 @@ def _run_bench_scan(args: argparse.Namespace) -> None:
     if args.markdown:
         files.replace_block(args.markdown, report.for_markdown(result, options.command_line(args)))
     if args.json and str(args.json) != "-":
-        files.write(args.json, as_json(facts, utf8=True) + "\n")
+        write_text(args.json, as_json(facts, utf8=True) + "\n")
     if str(args.json) == "-":
         print_json(facts)
     else:

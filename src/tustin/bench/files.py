@@ -1,11 +1,12 @@
-"""Results on disk: written whole or not at all, and into a page without touching what people wrote there."""
+"""Results into a page, without touching what people wrote there."""
 
 from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from pathlib import Path
+
+from ..files import write_text
 
 BEGIN = "<!-- tustin bench scan: begin. Written by a command; edits here are lost. -->"
 END = "<!-- tustin bench scan: end -->"
@@ -14,7 +15,7 @@ END = "<!-- tustin bench scan: end -->"
 def replace_block(path: Path, block: str) -> None:
     """Put `block` between the two marks of the page."""
     before, after = split(path.read_text(encoding="utf-8"), str(path))
-    write(path, f"{before}{BEGIN}\n\n{block.strip()}\n\n{END}{after}")
+    write_text(path, f"{before}{BEGIN}\n\n{block.strip()}\n\n{END}{after}")
 
 
 def split(page: str, name: str) -> tuple[str, str]:
@@ -24,24 +25,8 @@ def split(page: str, name: str) -> tuple[str, str]:
     return page[: page.index(BEGIN)], page[page.index(END) + len(END) :]
 
 
-def write(path: Path, text: str) -> None:
-    """Replace the file in one step: a reader sees the old text or the new one, and a full disk leaves the old one."""
-    path = path.resolve()  # a symbolic link stays one
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
 def writable(path: Path) -> Path:
-    """The path, if `write` can be expected to work."""
+    """The path, if `write_text` can be expected to work."""
     folder = path.resolve().parent
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import matplotlib.style
 import numpy as np
@@ -19,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from ..files import replacing
 from .base import Method
 from .phi import phi
 
@@ -64,7 +62,7 @@ DELTA = 1.0
 def save(path: str | Path, methods: Sequence[Method]) -> None:
     """Draw `methods` into the file at `path`; its ending is the format."""
     kind = format_of(path)
-    with _replacing(Path(path)) as file, matplotlib.style.context(_STYLE, after_reset=True):
+    with replacing(path) as file, matplotlib.style.context(_STYLE, after_reset=True):
         draw(methods).savefig(file, format=kind, dpi=160, metadata=_FORMATS[kind])
 
 
@@ -74,28 +72,6 @@ def format_of(path: str | Path) -> str:
     if kind not in _FORMATS:
         raise ValueError(f"cannot draw {str(path)!r}: the file's name must end in .{', .'.join(_FORMATS)}")
     return kind
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` once it is complete; until then, and on any failure, `path` stays as it is.
-
-    It is opened before the work, so that a folder which cannot be written is refused at once.
-    """
-    target = path.resolve()  # a link stays a link
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
-    if target.is_dir():
-        raise IsADirectoryError(f"cannot write {str(path)!r}: it is a folder")
-    unfinished = target.with_name(f".{secrets.token_hex(8)}.unfinished")
-    try:
-        with unfinished.open("xb") as file:
-            yield file
-        os.replace(unfinished, target)
-    except OSError as error:
-        raise OSError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 # --- what is drawn ----------------------------------------------------------------------------------------------------
