@@ -8,11 +8,24 @@ import timm
 from torch import nn
 
 from ..discretize.base import unknown
+from .checkpoint import describe, load, save
 from .mixer import Mixer
 from .tokens import resample_pos_embed
 from .vim import VisionMamba
+from .weights import CheckpointError, LoadReport, load_checkpoint
 
-__all__ = ["Mixer", "VisionMamba", "create_model", "resample_pos_embed"]
+__all__ = [
+    "CheckpointError",
+    "LoadReport",
+    "Mixer",
+    "VisionMamba",
+    "create_model",
+    "describe",
+    "load",
+    "load_checkpoint",
+    "resample_pos_embed",
+    "save",
+]
 
 
 def create_model(name: str, **kwargs: Any) -> nn.Module:
