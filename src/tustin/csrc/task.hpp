@@ -59,7 +59,7 @@ template <class Real>
 struct Rows {
   Real* first;
   int64_t step;
-  TUSTIN_INLINE Real* operator[](int k) const { return first + k * step; }
+  TUSTIN_INLINE Real* operator[](int64_t k) const { return first + k * step; }
 };
 
 // The states of one block of channels, with everything the inner loops read at hand.

@@ -59,7 +59,10 @@ class Mixer(nn.Module):
             nn.init.zeros_(self.dt_proj_b.bias)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x, gate = self.in_proj(tokens).transpose(1, 2).chunk(2, dim=1)  # views, (batch, d_inner, L)
+        # Two products instead of one cut in half: their gradients need no joining, and the rows lie closer together.
+        x, gate = (
+            F.linear(tokens, half).transpose(1, 2) for half in self.in_proj.weight.chunk(2)
+        )  # (batch, d_inner, L)
         y = self._scan(x, gate, reverse=False) + self._scan(x, gate, reverse=True)
         out: Tensor = self.out_proj(y.transpose(1, 2))
         return out / 2  # halving is exact, so it may come after out_proj, where there is less to halve

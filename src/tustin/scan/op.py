@@ -101,7 +101,7 @@ def _scan_backward(
 @_scan_backward.register_fake
 def _(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) -> list[Tensor]:
     tensors = dict(zip(_GRADIENTS, arguments, strict=False))
-    dense = ("u", "delta", "z")
+    dense = ("u", "delta", "B", "C", "z")
     return [
         torch.empty_like(t) if name in dense else t.new_empty(t.shape) for name, t in tensors.items() if t is not None
     ]
