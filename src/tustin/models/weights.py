@@ -30,7 +30,17 @@ from .tokens import resample_pos_embed
 if TYPE_CHECKING:
     from .vim import VisionMamba
 
-__all__ = ["CheckpointError", "LoadReport", "Weights", "digest", "fit", "load_checkpoint", "plain_model", "read"]
+__all__ = [
+    "CheckpointError",
+    "LoadReport",
+    "Weights",
+    "check_discretization",
+    "digest",
+    "fit",
+    "load_checkpoint",
+    "plain_model",
+    "read",
+]
 
 OFFICIAL = "mamba"
 """What the official weights were trained with. A file that does not say is taken for one of them."""
@@ -75,6 +85,7 @@ def load_checkpoint(
     entry: str | None = None,
     grid: tuple[int, int] | None = None,
     allow_other_discretization: bool = False,
+    cache_dir: str | Path | None = None,
 ) -> LoadReport:
     """Put the weights of a file into a Vision Mamba: one of ours, an official one, or a bare state dict.
 
@@ -89,11 +100,12 @@ def load_checkpoint(
         entry: Which entry of a PyTorch file, "model_ema" say; by default the first of "model", "state_dict", and so on.
         grid: (height, width) in patches of the file's position embedding, where it is not square and does not say.
         allow_other_discretization: Accept weights that were trained with another rule than the model's.
+        cache_dir: Where downloads are kept; by default where the Hugging Face hub keeps them.
     """
     model = plain_model(model)
     path = Path(source)
     if not path.exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)) and path.suffix not in _ENDINGS:
-        path = _download(str(source), filename, getattr(model, "pretrained_cfg", {}))
+        path = _download(str(source), filename, getattr(model, "pretrained_cfg", {}), cache_dir)
     weights = read(path, entry)
     return fit(model, weights, grid=grid, allow_other_discretization=allow_other_discretization)
 
@@ -178,7 +190,9 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
     return total.hexdigest()
 
 
-def _download(repository: str, filename: str | None, pretrained_cfg: Mapping[str, Any]) -> Path:
+def _download(
+    repository: str, filename: str | None, pretrained_cfg: Mapping[str, Any], cache_dir: str | Path | None
+) -> Path:
     import huggingface_hub
 
     if filename is None and pretrained_cfg.get("hf_hub_id") == repository:
@@ -186,7 +200,7 @@ def _download(repository: str, filename: str | None, pretrained_cfg: Mapping[str
     try:
         if filename is None:
             filename = _only_file(repository, huggingface_hub.list_repo_files(repository))
-        return Path(huggingface_hub.hf_hub_download(repository, filename))
+        return Path(huggingface_hub.hf_hub_download(repository, filename, cache_dir=cache_dir))
     except CheckpointError:
         raise
     except Exception as error:  # no network, no such repository, a full disk: the library has no common ancestor
