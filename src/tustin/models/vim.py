@@ -310,15 +310,16 @@ default_cfgs = generate_default_cfgs(
 def _create(variant: str, pretrained: bool, kwargs: dict[str, Any], **sizes: Any) -> nn.Module:
     overlay, cache = dict(kwargs.get("pretrained_cfg_overlay") or {}), kwargs.get("cache_dir")
     about = resolve_pretrained_cfg(variant, kwargs.get("pretrained_cfg"), overlay)
-    allow = {"allow_other_discretization": kwargs.pop("allow_other_discretization", False)}
+    allow = kwargs.pop("allow_other_discretization", False)
     source = about.file or about.hf_hub_id if pretrained else None
 
     def build(**arguments: Any) -> VisionMamba:
         model = VisionMamba(**arguments)
         if source is not None:  # by our own loader, which knows about discretizations, head and positions
             if default_cfgs[variant].default.hf_hub_id == source:
-                check_discretization(model.config["discretization"], Weights(source, {}), **allow)  # before a download
-            load_checkpoint(model, source, filename=about.hf_hub_filename, cache_dir=cache, **allow)
+                check_discretization(model.config["discretization"], Weights(source, {}), allow)  # before a download
+            options = {"filename": about.hf_hub_filename, "cache_dir": cache}
+            load_checkpoint(model, source, allow_other_discretization=allow, **options)
         return model
 
     features = {"out_indices": 3, "feature_cls": "getter"}

@@ -14,6 +14,7 @@ import math
 import pickle
 import re
 import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +149,10 @@ def _read_safetensors(path: Path) -> Weights:
 
 def _read_torch(path: Path, entry: str | None) -> dict[str, Tensor]:
     try:
+        if zipfile.is_zipfile(path):  # PyTorch does not look at its own checksums
+            with zipfile.ZipFile(path) as archive:
+                if damaged := archive.testzip():
+                    raise CheckpointError(f"{path} is corrupted: {damaged} in it does not match its checksum")
         # The official files carry the arguments of their training, which is a Namespace: attributes and nothing else.
         with torch.serialization.safe_globals([argparse.Namespace]):
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -155,7 +160,7 @@ def _read_torch(path: Path, entry: str | None) -> dict[str, Tensor]:
         wants = re.search(r"GLOBAL (\S+)", str(error))
         reason = f"it asks for {wants[1]}, which is code" if wants else "it is corrupted, or would run code"
         raise CheckpointError(f"{path} is refused: {reason}; nothing of it was executed") from error
-    except OSError:
+    except CheckpointError:
         raise
     except Exception as error:  # a damaged pickle can fail in any way
         raise CheckpointError(
