@@ -30,14 +30,8 @@ def _function(name: str) -> Any:
 def _run(name: str, silu: bool, reverse: bool, x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> None:
     """Call the library; `rest` are the tensors after bias."""
     double = torch.float64 in (x.dtype, weight.dtype, None if bias is None else bias.dtype)
-    fields = [
-        _DTYPES[torch.float64 if double else torch.float32],
-        silu,
-        reverse,
-        native.threads(),
-        *x.shape,
-        weight.shape[1],
-    ]
+    real = _DTYPES[torch.float64 if double else torch.float32]
+    fields = [real, silu, reverse, native.threads(), *x.shape, weight.shape[1]]
     for t in (x, weight, bias, *rest):
         fields += _ABSENT if t is None else (t.data_ptr(), _DTYPES[t.dtype], *t.stride(), *_ABSENT[2 + t.ndim :])
     if _function(name)(_CONV.pack(*fields)):
