@@ -318,7 +318,7 @@ def _create(variant: str, pretrained: bool, kwargs: dict[str, Any], **sizes: Any
         if source is not None:  # by our own loader, which knows about discretizations, head and positions
             if default_cfgs[variant].default.hf_hub_id == source:
                 check_discretization(model.config["discretization"], Weights(source, {}), allow)  # before a download
-            options = {"filename": about.hf_hub_filename, "cache_dir": cache}
+            options: dict[str, Any] = {"filename": about.hf_hub_filename, "cache_dir": cache}
             load_checkpoint(model, source, allow_other_discretization=allow, **options)
         return model
 
