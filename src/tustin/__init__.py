@@ -1,7 +1,7 @@
 """Tustin: state-space models whose discretization is a part you choose."""
 
 from .discretize import METHODS, Method, register
-from .models import create_model, load, load_checkpoint, save
+from .models import create_model, diagnose, load, load_checkpoint, save
 from .scan import check_values, selective_scan
 
 __version__ = "0.1.0"
@@ -10,6 +10,7 @@ __all__ = [
     "Method",
     "check_values",
     "create_model",
+    "diagnose",
     "load",
     "load_checkpoint",
     "register",

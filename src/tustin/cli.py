@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import METHODS, Method, __version__
+from . import METHODS, Method, __version__, info, predict
 from .discretize.base import unknown
 from .files import write_text
 
@@ -374,6 +374,14 @@ COMMANDS = {
             _configure_doctor,
             _run_doctor,
         ),
+        Command(
+            "info",
+            "show what a model costs: parameters, FLOPs by part and by rule, memory",
+            info.DETAILS,
+            info.configure,
+            info.run,
+        ),
+        Command("predict", "tell the classes of images", predict.DETAILS, predict.configure, predict.run),
         Command(
             "bench",
             "measure how fast it is, beside its peers",

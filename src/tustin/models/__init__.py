@@ -10,6 +10,7 @@ from torch import nn
 
 from ..discretize.base import unknown
 from .checkpoint import describe, load, save
+from .diagnose import Diagnosis, diagnose
 from .mixer import Mixer
 from .tokens import resample_pos_embed
 from .vim import VisionMamba
@@ -17,11 +18,13 @@ from .weights import CheckpointError, LoadReport, load_checkpoint
 
 __all__ = [
     "CheckpointError",
+    "Diagnosis",
     "LoadReport",
     "Mixer",
     "VisionMamba",
     "create_model",
     "describe",
+    "diagnose",
     "load",
     "load_checkpoint",
     "resample_pos_embed",
