@@ -7,45 +7,40 @@ what that adds around each call would be a good part of the time of a small one.
 from __future__ import annotations
 
 import functools
-from ctypes import POINTER, Structure, c_int, c_int32, c_int64
+from ctypes import c_char_p, c_int
+from struct import Struct
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .. import native
-from ..native import StridedTensor, strided
 
-
-class _Conv(Structure):
-    _fields_ = [
-        *((name, c_int32) for name in ("real", "silu", "reverse", "threads")),
-        *((name, c_int64) for name in ("batch", "D", "L", "K")),
-        *((name, StridedTensor) for name in ("x", "weight", "bias", "out", "d_out", "d_x", "d_weight", "d_bias")),
-    ]
-
-
-_ABSENT = StridedTensor()
+# TustinConv of csrc/conv.h: four int32, four int64, eight TustinTensor. Packed at once, twice as fast as with ctypes.
+_CONV = Struct("@4i4q" + "Pi4x4q" * 8)
+_DTYPES = native.DTYPES
+_ABSENT = (0,) * 6
 
 
 @functools.cache
 def _function(name: str) -> Any:
-    return native.function(name, c_int, POINTER(_Conv))
+    return native.function(name, c_int, c_char_p)
 
 
-def _run(name: str, x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: bool, *rest: Any) -> None:
-    """Call the library; `rest` are the tensors after bias in `_Conv`."""
-    double = torch.float64 in (x.dtype, weight.dtype, bias.dtype if bias is not None else None)
-    tensors = (strided(x), strided(weight), _ABSENT if bias is None else strided(bias))
-    if _function(name)(
-        _Conv(double, silu, reverse, native.threads(), *x.shape, weight.shape[1], *tensors, *rest),
-    ):
+def _run(name: str, silu: bool, reverse: bool, x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> None:
+    """Call the library; `rest` are the tensors after bias."""
+    double = torch.float64 in (x.dtype, weight.dtype, None if bias is None else bias.dtype)
+    real = _DTYPES[torch.float64 if double else torch.float32]
+    fields = [real, silu, reverse, native.threads(), *x.shape, weight.shape[1]]
+    for t in (x, weight, bias, *rest):
+        fields += _ABSENT if t is None else (t.data_ptr(), _DTYPES[t.dtype], *t.stride(), *_ABSENT[2 + t.ndim :])
+    if _function(name)(_CONV.pack(*fields)):
         raise MemoryError("causal_conv: the native backend could not allocate its scratch memory")
 
 
 def _forward(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: bool) -> Tensor:
     out = torch.empty_like(x)
-    _run("tustin_conv_forward", x, weight, bias, silu, reverse, strided(out))
+    _run("tustin_conv_forward", silu, reverse, x, weight, bias, out, None, None, None, None)
     return out
 
 
@@ -58,8 +53,7 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x, weight and bias; the last also where there is none."""
     gradients = _backward_fake(d_out, x, weight, bias, silu, reverse)
-    rest = (_ABSENT, strided(d_out), *(strided(t) for t in gradients))
-    _run("tustin_conv_backward", x, weight, bias, silu, reverse, *rest)
+    _run("tustin_conv_backward", silu, reverse, x, weight, bias, None, d_out, *gradients)
     return gradients
 
 

@@ -1,9 +1,9 @@
 // The short causal convolution with its SiLU, and their gradient. Compiled once per CPU level.
 //
-// The work is cut into tasks: one batch element, a slice of channels and a span of time. A task takes its span a piece at
-// a time, and of each piece the channels a vector at a time. A piece stands alone: it reads the K−1 tokens before it
-// again, and its gradient computes the K−1 after it again, so nothing is carried from one to the next. Where a row of the
-// tensor is a vector as it stands, it is read and written in place, otherwise it goes through tiles.
+// The work is cut into tasks: one batch element, a slice of channels and a span of time. A task takes its span a piece
+// at a time, and of each piece the channels a vector at a time. A piece stands alone: it reads the K−1 tokens before it
+// again, and its gradient computes the K−1 after it again, so nothing is carried from one to the next. Where a row of
+// the tensor is a vector as it stands, it is read and written in place, otherwise it goes through tiles.
 //
 // Walking time backwards is walking forwards with negative strides. The gradients of weight and bias are sums over time
 // and batch: one partial sum per span, cut by the shapes alone, added in a fixed order.
@@ -14,24 +14,18 @@
 namespace TUSTIN_LEVEL {
 namespace {
 
-constexpr int kPiece = 64;            // tokens
-constexpr int64_t kSpan = 8 * kPiece;  // tokens
-constexpr int kSlice = 64;            // channels: whole vectors
-constexpr int64_t kWorthThreads = 1 << 15;
+constexpr int64_t kSlice = 64;              // channels: whole vectors
+constexpr int kPiece = 64;                  // tokens
+constexpr int64_t kSpan = 8 * kPiece;       // tokens
+constexpr int64_t kWorthThreads = 1 << 15;  // elements: fewer are done before a second thread wakes up
 
 // 1/(1 + e^{−x}). Where e^{−x} would overflow it is 0·x: zero, and NaN at −∞, as PyTorch's SiLU has it.
 template <class Real>
 TUSTIN_INLINE Vec<Real> sigmoid(Vec<Real> x) {
-  return select(x < splat(Constants<Real>::kMinExponent), x * Real(0), 1 / (1 + exp<Real>(-x)));
+  const Vec<Real> least = splat(Constants<Real>::kMinExponent);
+  const Exponential<Real, true> e(at_least(least, -x));  // bounded below; where it is not above, it is not used
+  return select(x < least, x * Real(0), 1 / (e.s * (e.r2_q + e.r) + (e.s + 1)));
 }
-
-// Vectors of neighbouring channels, one per token.
-template <class Real>
-struct Rows {
-  Real* first;
-  int64_t step;
-  TUSTIN_INLINE Real* operator[](int64_t k) const { return first + k * step; }
-};
 
 // The weights of one vector of channels: in registers if their number is known when compiling, else (0) in memory.
 template <class Real, int width>
@@ -60,7 +54,7 @@ struct ConvTask {
 
   const TustinConv& a;
   int64_t batch, span, slice;
-  Real* parameters;             // [kSlice / W][K + 1][W]: the weights and the bias
+  Real* parameters;           // [kSlice / W][K + 1][W]: the weights and the bias
   Real *x, *out, *d_out, *g;  // tiles: [kPiece + 2 (K − 1)][W]
 
   ConvTask(const TustinConv& a, Arena& arena, int64_t index) : a(a) {
@@ -72,8 +66,8 @@ struct ConvTask {
     d_out = arena.take<Real>(tile_size(a)), g = arena.take<Real>(tile_size(a));
     for (int64_t d = slice * kSlice; d < end(); d += W) {
       Real* p = parameters_of(d);
-      load_tile<Real>(a.weight, d * a.weight.stride[0], a.weight.stride[0], a.weight.stride[1], channels(d), int(a.K), p,
-                      W);
+      const TustinTensor& w = a.weight;
+      load_tile<Real>(w, d * w.stride[0], w.stride[0], w.stride[1], channels(d), int(a.K), p, W);
       if (a.bias.data)
         load_tile<Real>(a.bias, d * a.bias.stride[0], a.bias.stride[0], 0, channels(d), 1, p + a.K * W, W);
       else
@@ -121,8 +115,7 @@ struct ConvTask {
     return {tile, W};
   }
   void write(const TustinTensor& t, int64_t d, int64_t k, int tokens, const Real* tile) const {
-    if (!in_place(t, d))
-      store_tile<Real>(t, offset(t, d, k), t.stride[1], step(t), channels(d), tokens, tile, W);
+    if (!in_place(t, d)) store_tile<Real>(t, offset(t, d, k), t.stride[1], step(t), channels(d), tokens, tile, W);
   }
 };
 
@@ -217,7 +210,6 @@ void sum_partials(const TustinConv& a, const Real* partial, int64_t pitch, int64
   alignas(64) Real row[W];
   for (int64_t j = 0; j <= a.K; ++j) {
     const TustinTensor& t = j < a.K ? a.d_weight : a.d_bias;
-    if (!t.data) continue;
     Vec<Real> sum{};
     for (int64_t i = 0; i < a.batch * ConvTask<Real>::spans(a); ++i)
       sum += load(partial + (i * (a.K + 1) + j) * pitch + d);

@@ -7,11 +7,12 @@
 extern "C" {
 #endif
 
-/* Everything of one convolution, y_k = silu(bias + Σ_j weight_j x_{k−K+1+j}), of each channel for itself. "Real" is double
-   if `real` is TUSTIN_FLOAT64 and float otherwise; it is what all is computed in.
+/* Everything of one convolution, y_k = silu(bias + Σ_j weight_j x_{k−K+1+j}), each channel for itself. All is computed in
+   double if `real` is TUSTIN_FLOAT64, and in float otherwise. Tensors have any dtype and any strides.
 
-   x, out, d_out, d_x            (batch, D, L), any dtype, any strides
-   weight, d_weight (D, K), bias, d_bias (D,)   any dtype, any strides; bias may be NULL */
+   x, out, d_out, d_x   (batch, D, L)
+   weight, d_weight     (D, K)
+   bias, d_bias         (D,), bias may be NULL */
 typedef struct {
   int32_t real, silu, reverse, threads;
   int64_t batch, D, L, K;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import timm
@@ -28,11 +29,17 @@ __all__ = [
 ]
 
 
-def create_model(name: str, **kwargs: Any) -> nn.Module:
+def create_model(name: str, *, checkpoint_path: str | Path | None = None, **kwargs: Any) -> nn.Module:
     """`timm.create_model`, which knows these models once they are imported; the arguments are those of the model.
 
-    An unknown name is answered with the names of the models that come with this package.
+    An unknown name is answered with the names of the models that come with this package. `checkpoint_path` goes through
+    `load_checkpoint`, so that weights trained with another discretization are refused, unless
+    `allow_other_discretization=True`; `pretrained=True` likewise.
     """
     if ":" not in name and not timm.is_model(name):
         raise ValueError(unknown("model", name, timm.list_models(module="vim")))
-    return timm.create_model(name, **kwargs)
+    model = timm.create_model(name, **kwargs)
+    if checkpoint_path is not None:
+        allow = kwargs.get("allow_other_discretization", False)
+        load_checkpoint(model, checkpoint_path, allow_other_discretization=allow)
+    return model

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 from timm.layers import DropPath, lecun_normal_, to_2tuple
-from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model, resolve_pretrained_cfg
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from ..discretize.base import unknown
 from .mixer import Mixer
 from .tokens import insert_middle, middle_token, resample_pos_embed, split_middle
+from .weights import Weights, check_discretization, load_checkpoint
 
 __all__ = ["VisionMamba"]
 
@@ -285,15 +286,20 @@ def _cfg(channels: int = 3, size: int = 224, num_classes: int = 1000, **more: An
     }
 
 
+def _official(size: str, filename: str | None) -> dict[str, Any]:
+    """Where the authors keep the weights; without a name, it is the only file there."""
+    return _cfg(hf_hub_id=f"hustvl/Vim-{size}-midclstok", hf_hub_filename=filename, license="apache-2.0")
+
+
 _DIGITS = _cfg(1, 8, 10, mean=(0.5,), std=(0.5,), crop_pct=1.0)
 
 default_cfgs = generate_default_cfgs(
     {
-        "vim_tiny_patch16_224": _cfg(),
-        "vim_tiny_patch16_stride8_224": _cfg(),
-        "vim_small_patch16_224": _cfg(),
-        "vim_small_patch16_stride8_224": _cfg(),
-        "vim_base_patch16_224": _cfg(),
+        "vim_tiny_patch16_224": _official("tiny", "vim_t_midclstok_76p1acc.pth"),
+        "vim_tiny_patch16_stride8_224": _official("tiny", "vim_t_midclstok_ft_78p3acc.pth"),
+        "vim_small_patch16_224": _official("small", "vim_s_midclstok_80p5acc.pth"),
+        "vim_small_patch16_stride8_224": _official("small", "vim_s_midclstok_ft_81p6acc.pth"),
+        "vim_base_patch16_224": _official("base", None),
         "vim_nano_patch4_32": _cfg(3, 32, 10, crop_pct=1.0),
         "vim_nano_patch2_8": _DIGITS,
         "vim_nano_patch1_8": _DIGITS,
@@ -302,8 +308,23 @@ default_cfgs = generate_default_cfgs(
 
 
 def _create(variant: str, pretrained: bool, kwargs: dict[str, Any], **sizes: Any) -> nn.Module:
+    overlay, cache = dict(kwargs.get("pretrained_cfg_overlay") or {}), kwargs.get("cache_dir")
+    about = resolve_pretrained_cfg(variant, kwargs.get("pretrained_cfg"), overlay)
+    allow = kwargs.pop("allow_other_discretization", False)
+    source = about.file or about.hf_hub_id if pretrained else None
+
+    def build(**arguments: Any) -> VisionMamba:
+        model = VisionMamba(**arguments)
+        if source is not None:  # by our own loader, which knows about discretizations, head and positions
+            if default_cfgs[variant].default.hf_hub_id == source:
+                check_discretization(model.config["discretization"], Weights(source, {}), allow)  # before a download
+            options: dict[str, Any] = {"filename": about.hf_hub_filename, "cache_dir": cache}
+            load_checkpoint(model, source, allow_other_discretization=allow, **options)
+        return model
+
     features = {"out_indices": 3, "feature_cls": "getter"}
-    model: Any = build_model_with_cfg(VisionMamba, variant, pretrained, feature_cfg=features, **(sizes | kwargs))
+    by_timm = pretrained and source is None  # which says that there are none
+    model: Any = build_model_with_cfg(build, variant, by_timm, feature_cfg=features, **(sizes | kwargs))
     config = getattr(model, "model", model).config  # features_only=True wraps the model
     model.pretrained_cfg["input_size"] = (config["in_chans"], *config["img_size"])  # so that timm prepares such images
     return cast(nn.Module, model)

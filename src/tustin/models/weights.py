@@ -14,6 +14,7 @@ import math
 import pickle
 import re
 import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,17 @@ from .tokens import resample_pos_embed
 if TYPE_CHECKING:
     from .vim import VisionMamba
 
-__all__ = ["CheckpointError", "LoadReport", "Weights", "digest", "fit", "load_checkpoint", "plain_model", "read"]
+__all__ = [
+    "CheckpointError",
+    "LoadReport",
+    "Weights",
+    "check_discretization",
+    "digest",
+    "fit",
+    "load_checkpoint",
+    "plain_model",
+    "read",
+]
 
 OFFICIAL = "mamba"
 """What the official weights were trained with. A file that does not say is taken for one of them."""
@@ -75,6 +86,7 @@ def load_checkpoint(
     entry: str | None = None,
     grid: tuple[int, int] | None = None,
     allow_other_discretization: bool = False,
+    cache_dir: str | Path | None = None,
 ) -> LoadReport:
     """Put the weights of a file into a Vision Mamba: one of ours, an official one, or a bare state dict.
 
@@ -89,11 +101,12 @@ def load_checkpoint(
         entry: Which entry of a PyTorch file, "model_ema" say; by default the first of "model", "state_dict", and so on.
         grid: (height, width) in patches of the file's position embedding, where it is not square and does not say.
         allow_other_discretization: Accept weights that were trained with another rule than the model's.
+        cache_dir: Where downloads are kept; by default where the Hugging Face hub keeps them.
     """
     model = plain_model(model)
     path = Path(source)
     if not path.exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)) and path.suffix not in _ENDINGS:
-        path = _download(str(source), filename, getattr(model, "pretrained_cfg", {}))
+        path = _download(str(source), filename, getattr(model, "pretrained_cfg", {}), cache_dir)
     weights = read(path, entry)
     return fit(model, weights, grid=grid, allow_other_discretization=allow_other_discretization)
 
@@ -136,6 +149,10 @@ def _read_safetensors(path: Path) -> Weights:
 
 def _read_torch(path: Path, entry: str | None) -> dict[str, Tensor]:
     try:
+        if zipfile.is_zipfile(path):  # PyTorch does not look at its own checksums
+            with zipfile.ZipFile(path) as archive:
+                if damaged := archive.testzip():
+                    raise CheckpointError(f"{path} is corrupted: {damaged} in it does not match its checksum")
         # The official files carry the arguments of their training, which is a Namespace: attributes and nothing else.
         with torch.serialization.safe_globals([argparse.Namespace]):
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -143,7 +160,7 @@ def _read_torch(path: Path, entry: str | None) -> dict[str, Tensor]:
         wants = re.search(r"GLOBAL (\S+)", str(error))
         reason = f"it asks for {wants[1]}, which is code" if wants else "it is corrupted, or would run code"
         raise CheckpointError(f"{path} is refused: {reason}; nothing of it was executed") from error
-    except OSError:
+    except CheckpointError:
         raise
     except Exception as error:  # a damaged pickle can fail in any way
         raise CheckpointError(
@@ -178,7 +195,9 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
     return total.hexdigest()
 
 
-def _download(repository: str, filename: str | None, pretrained_cfg: Mapping[str, Any]) -> Path:
+def _download(
+    repository: str, filename: str | None, pretrained_cfg: Mapping[str, Any], cache_dir: str | Path | None
+) -> Path:
     import huggingface_hub
 
     if filename is None and pretrained_cfg.get("hf_hub_id") == repository:
@@ -186,7 +205,7 @@ def _download(repository: str, filename: str | None, pretrained_cfg: Mapping[str
     try:
         if filename is None:
             filename = _only_file(repository, huggingface_hub.list_repo_files(repository))
-        return Path(huggingface_hub.hf_hub_download(repository, filename))
+        return Path(huggingface_hub.hf_hub_download(repository, filename, cache_dir=cache_dir))
     except CheckpointError:
         raise
     except Exception as error:  # no network, no such repository, a full disk: the library has no common ancestor
