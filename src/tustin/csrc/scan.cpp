@@ -96,20 +96,30 @@ TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, 
   const int N = t.N;
   const Real *before = adj.states + k * N * W, *after = before + N * W, *kept = adj.kept + k * N * W;
   Real *g = t.at(adj.g, m), *d_A = t.at(adj.d_A, m), *row_B = adj.row_B, *row_C = adj.row_C;
+  V sum{};  // Σ_n B·d_product
   for (int n = 0; n < N; ++n) {
     const typename Method::Channel& channel = states.channel[n];
-    const Gradients<Real> method = Method::template gradients<fast>(token, channel, load(kept + n * W));
-    const V d_h = load(g + n * W) + d_y * C[n];
-    const V d_v = d_h * method.beta;
-    const V d_beta = d_h * (u * B[n]);
-    const V d_z = d_h * load(before + n * W) * method.alpha_z;
-    d_u += d_v * B[n];
-    d_delta += d_z * channel.A + d_beta * method.beta_delta;
-    store(d_A + n * W, load(d_A + n * W) + (d_z * delta + d_beta * method.beta_A));
-    store_summands<constant>(row_B, n, d_v * u);
+    const V d_h = load(g + n * W) + d_y * C[n], h = load(before + n * W), keep = load(kept + n * W);
+    if constexpr (Method::kHasAdjoint) {
+      const AdjointStep<Real> d = Method::adjoint(token, channel, h, load(after + n * W), keep, B[n], d_h);
+      sum += d.product * B[n];
+      d_delta += d.z * channel.A;
+      store(d_A + n * W, load(d_A + n * W) + d.z * delta);
+      store_summands<constant>(row_B, n, d.product * token.input);
+      store(g + n * W, d.before);
+    } else {
+      const Gradients<Real> method = Method::template gradients<fast>(token, channel, keep);
+      const V d_v = d_h * method.beta, d_beta = d_h * (u * B[n]), d_z = d_h * h * method.alpha_z;
+      d_u += d_v * B[n];
+      d_delta += d_z * channel.A + d_beta * method.beta_delta;
+      store(d_A + n * W, load(d_A + n * W) + (d_z * delta + d_beta * method.beta_A));
+      store_summands<constant>(row_B, n, d_v * u);
+      store(g + n * W, d_h * method.alpha);
+    }
     store_summands<constant>(row_C, n, load(after + n * W) * d_y);
-    store(g + n * W, d_h * method.alpha);
   }
+  d_u += sum * delta;
+  d_delta += sum * u;
 }
 
 // Adds one token's summands to the gradient of B or C: over the channels where it varies in time, else over time.
