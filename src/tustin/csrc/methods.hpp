@@ -2,7 +2,9 @@
 //   Token:     what it wants to know of one token: of its steps Δ and inputs u, a vector of channels each;
 //   Channel:   what it wants to know of one state of these channels: of A;
 //   step:      the state after the token, from the state h before it and B; and what is worth keeping of the work;
-//   gradients: what the backward pass needs (docs/math.md derives it), with the help of what step kept.
+//   gradients: what the backward pass needs (docs/math.md derives it), with the help of what step kept;
+//   adjoint:   instead, where the step depends on Δ, u and B only through z and the product Δ·u·B: the gradients of the
+//              state before, of z and of that product, from the one of the state after. That is less work.
 // `fast` promises that every e^z is a normal number and that no Channel is `exact`.
 // A method is made known by its name in scan.h; a test compares these names with the Python registry.
 #pragma once
@@ -20,11 +22,17 @@ struct Gradients {
   Vec<Real> beta_delta;  // dβ/dΔ at fixed A, that is ∂β/∂Δ + A·∂β/∂z
 };
 
+template <class Real>
+struct AdjointStep {
+  Vec<Real> before, z, product;
+};
+
 // What most methods want to know.
 template <class Real>
 struct Plain {
   using V = Vec<Real>;
   static constexpr bool kHasFast = false;  // whether `fast` makes a difference
+  static constexpr bool kHasAdjoint = true;
   struct Token {
     V delta, input;  // Δ and Δ·u
     TUSTIN_INLINE Token(V d, V u) : delta(d), input(d * u) {}
@@ -60,9 +68,9 @@ struct mamba : Plain<Real> {
     kept = expm1<fast>(t, c);
     return h * kept + (t.input * B + h);
   }
-  template <bool fast>
-  static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel&, V kept) {
-    return {kept + 1, kept + 1, t.delta, V{}, splat(Real(1))};
+  template <class Entry>
+  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token&, const Channel&, V before, V, V kept, Entry, V d_after) {
+    return {d_after * kept + d_after, d_after * (before * kept + before), d_after};
   }
 };
 
@@ -73,7 +81,7 @@ struct mamba : Plain<Real> {
 template <class Real, class Rule>
 struct Hold {
   using V = Vec<Real>;
-  static constexpr bool kHasFast = true;
+  static constexpr bool kHasFast = true, kHasAdjoint = false;
   static constexpr Real p1 = Rule::p[0], p2 = Rule::p[1], p3 = Rule::p[2], p4 = Rule::p[3];
   static_assert(p1 == 0 || p1 == 1);
 
@@ -166,7 +174,7 @@ using hoh = Hold<Real, HigherOrder2>;
 template <class Real>
 using hoh3 = Hold<Real, HigherOrder3>;
 
-// With ρ = 1/(1 − z/2):  α = 1 + zρ,  β = Δρ,  dα/dz = dβ/dΔ = ρ².
+// With ρ = 1/(1 − z/2):  α = 1 + zρ,  β = Δρ.
 template <class Real>
 struct bil : Plain<Real> {
   using V = Vec<Real>;
@@ -178,10 +186,12 @@ struct bil : Plain<Real> {
     kept = rho(z);
     return kept * (z * h + t.input * B) + h;
   }
-  template <bool>
-  static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel& c, V kept) {
-    const V z = t.delta * c.A, r2 = kept * kept;
-    return {1 + z * kept, r2, t.delta * kept, t.delta * t.delta * r2 * Real(0.5), r2};
+  // The rule is the trapezoidal one: z acts on the mean of the states before and after.
+  template <class Entry>
+  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V before, V after, V kept, Entry,
+                                                 V d_after) {
+    const V d = d_after * kept;
+    return {d * (t.delta * c.A) + d_after, d * ((before + after) * Real(0.5)), d};
   }
 };
 
@@ -199,6 +209,12 @@ struct rk4_raw : Plain<Real> {
     kept = b(z);
     return kept * (z * h + t.input * B) + h;
   }
+  template <class Entry>
+  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V before, V, V kept, Entry B,
+                                                 V d_after) {
+    const V z = t.delta * c.A, d = d_after * kept;
+    return {d * z + d_after, d * before + d_after * b_z(z) * (z * before + t.input * B), d};
+  }
   template <bool>
   static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel& c, V kept) {
     const V z = t.delta * c.A, d = alpha_z(z);
@@ -211,6 +227,7 @@ template <class Real>
 struct rk4 : rk4_raw<Real> {
   using V = Vec<Real>;
   using Raw = rk4_raw<Real>;
+  static constexpr bool kHasAdjoint = false;
   static constexpr Real kStar = -1.5960716379833216;
   struct Token : Raw::Token {
     V u;

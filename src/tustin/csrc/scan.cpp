@@ -72,6 +72,16 @@ struct Adjoint {
   }
 };
 
+// One state's summands of the gradient of B or C. Channel by channel if one of the two is constant; else they will all be
+// added up, and half of that is done here.
+template <bool constant, class Real>
+TUSTIN_INLINE void store_summands(Real* row, int n, Vec<Real> v) {
+  if constexpr (constant)
+    store(row + n * kLanes<Real>, v);
+  else
+    store_register(row + n * kRegisterLanes<Real>, v.low + v.high);
+}
+
 // One token, all states: the adjoint recurrence g_k = C_k dy_k + α_{k+1} g_{k+1}, and every gradient that hangs on it.
 template <class Real, class Method, bool constant, bool fast>
 TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, int m, int k, Vec<Real> d_y,
@@ -86,34 +96,53 @@ TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, 
   const int N = t.N;
   const Real *before = adj.states + k * N * W, *after = before + N * W, *kept = adj.kept + k * N * W;
   Real *g = t.at(adj.g, m), *d_A = t.at(adj.d_A, m), *row_B = adj.row_B, *row_C = adj.row_C;
+  V sum{};  // Σ_n B·d_product
   for (int n = 0; n < N; ++n) {
     const typename Method::Channel& channel = states.channel[n];
-    const Gradients<Real> method = Method::template gradients<fast>(token, channel, load(kept + n * W));
-    const V d_h = load(g + n * W) + d_y * C[n];
-    const V d_v = d_h * method.beta;
-    const V d_beta = d_h * (u * B[n]);
-    const V d_z = d_h * load(before + n * W) * method.alpha_z;
-    d_u += d_v * B[n];
-    d_delta += d_z * channel.A + d_beta * method.beta_delta;
-    store(d_A + n * W, load(d_A + n * W) + (d_z * delta + d_beta * method.beta_A));
-    store(row_B + n * W, d_v * u);
-    store(row_C + n * W, load(after + n * W) * d_y);
-    store(g + n * W, d_h * method.alpha);
+    const V d_h = load(g + n * W) + d_y * C[n], h = load(before + n * W), keep = load(kept + n * W);
+    if constexpr (Method::kHasAdjoint) {
+      const AdjointStep<Real> d = Method::adjoint(token, channel, h, load(after + n * W), keep, B[n], d_h);
+      sum += d.product * B[n];
+      d_delta += d.z * channel.A;
+      store(d_A + n * W, load(d_A + n * W) + d.z * delta);
+      store_summands<constant>(row_B, n, d.product * token.input);
+      store(g + n * W, d.before);
+    } else {
+      const Gradients<Real> method = Method::template gradients<fast>(token, channel, keep);
+      const V d_v = d_h * method.beta, d_beta = d_h * (u * B[n]), d_z = d_h * h * method.alpha_z;
+      d_u += d_v * B[n];
+      d_delta += d_z * channel.A + d_beta * method.beta_delta;
+      store(d_A + n * W, load(d_A + n * W) + (d_z * delta + d_beta * method.beta_A));
+      store_summands<constant>(row_B, n, d_v * u);
+      store(g + n * W, d_h * method.alpha);
+    }
+    store_summands<constant>(row_C, n, load(after + n * W) * d_y);
   }
+  d_u += sum * delta;
+  d_delta += sum * u;
 }
 
 // Adds one token's summands to the gradient of B or C: over the channels where it varies in time, else over time.
-template <class Real>
+template <bool constant, class Real>
 TUSTIN_INLINE void add_rows(const Task<Real>& t, const Real* row, int64_t groups, int m, int k, Real* tile,
-                            Real* constant) {
-  constexpr int W = kLanes<Real>;
-  if (groups) {
-    for (int n = 0; n < t.pitch; n += kRegisterLanes<Real>) {
+                            Real* over_time) {
+  constexpr int W = kLanes<Real>, lanes = kRegisterLanes<Real>;
+  if (!constant || groups) {
+    for (int n = 0; n < t.pitch; n += lanes) {
+      Register<Real> rows[lanes];
+      for (int i = 0; i < lanes; ++i) {
+        if constexpr (constant) {
+          const Vec<Real> v = load(row + (n + i) * W);
+          rows[i] = v.low + v.high;
+        } else {
+          rows[i] = load_register<Register<Real>>(row + (n + i) * lanes);
+        }
+      }
       Real* sum = tile + k * t.pitch + n;
-      store_register(sum, load_register<Register<Real>>(sum) + sum_rows<Real>(row + n * W));
+      store_register(sum, load_register<Register<Real>>(sum) + sum_rows<Real>(rows));
     }
   } else {
-    Real* sum = t.at(constant, m);
+    Real* sum = t.at(over_time, m);
     for (int i = 0; i < t.N * W; i += W) store(sum + i, load(sum + i) + load(row + i));
   }
 }
@@ -147,8 +176,8 @@ void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, 
     V d_u_k = skip * d_y_k, d_delta_k{};
     d_D += d_y_k * load(t.u[k]);
     adjoint_token<Real, Method, constant, fast>(t, adj, m, k, d_y_k, d_u_k, d_delta_k);
-    add_rows(t, adj.row_B, t.a.groups_B, m, k, adj.tile_B, adj.d_B);
-    add_rows(t, adj.row_C, t.a.groups_C, m, k, adj.tile_C, adj.d_C);
+    add_rows<constant>(t, adj.row_B, t.a.groups_B, m, k, adj.tile_B, adj.d_B);
+    add_rows<constant>(t, adj.row_C, t.a.groups_C, m, k, adj.tile_C, adj.d_C);
     if (t.a.delta_softplus) d_delta_k *= load(t.slope + k * W);
     d_bias += d_delta_k;
     store(d_u[k], d_u_k);

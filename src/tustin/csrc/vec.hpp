@@ -187,14 +187,8 @@ TUSTIN_INLINE void transpose(Register<Real>* rows) {
 
 // The sums of as many rows as a register has lanes, in one register; the order of the additions is fixed.
 template <class Real>
-TUSTIN_INLINE Register<Real> sum_rows(const Real* rows) {
-  constexpr int W = kRegisterLanes<Real>;
-  Register<Real> v[W];
-  for (int i = 0; i < W; ++i) {
-    const Vec<Real> row = load(rows + i * kLanes<Real>);
-    v[i] = row.low + row.high;
-  }
-  for (int half = W / 2; half > 0; half /= 2)
+TUSTIN_INLINE Register<Real> sum_rows(Register<Real>* v) {
+  for (int half = kRegisterLanes<Real> / 2; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) v[i] = interleave_first(v[i], v[i + half]) + interleave_second(v[i], v[i + half]);
   return v[0];
 }
