@@ -93,7 +93,7 @@ def test_help_lists_every_command_with_examples(capsys, argv):
 def test_help_of_a_command_has_examples(capsys, name):
     assert main([name, "--help"]) == 0
     out = capsys.readouterr().out
-    assert f"examples:\n  tustin {name}\n" in out
+    assert f"examples:\n  tustin {name}" in out
     assert "--debug" in out
 
 

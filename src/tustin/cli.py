@@ -376,7 +376,7 @@ COMMANDS = {
         ),
         Command(
             "info",
-            "show what a model costs: parameters, FLOPs by part and by rule, memory",
+            "show parameters, FLOPs and memory of a model",
             info.DETAILS,
             info.configure,
             info.run,
