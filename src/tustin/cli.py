@@ -10,11 +10,15 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import METHODS, Method, __version__, info, predict
 from .discretize.base import unknown
 from .files import write_text
+from .signals import Interrupted
+
+if TYPE_CHECKING:
+    from .train import Config
 
 
 class UsageError(Exception):
@@ -36,7 +40,10 @@ class Command:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 141 pipe closed."""
+    """Run one command and return the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 141 pipe closed.
+
+    A training that was stopped by a signal has saved its state and ends with 130 (Ctrl-C) or 143 (SIGTERM).
+    """
     argv = sys.argv[1:] if argv is None else list(argv)
     debug = "--debug" in argv  # asked for here, because a mistake may come before the arguments are parsed
     try:
@@ -52,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except UsageError as error:
         return _fail(error, 2)
+    except Interrupted as stopped:
+        print(f"tustin: {stopped}", file=sys.stderr)
+        return stopped.exit_code
     except Exception as error:
         if debug:
             raise
@@ -357,6 +367,109 @@ examples:
   tustin bench scan --markdown docs/performance.md"""
 
 
+# --- tustin train -----------------------------------------------------------------------------------------------------
+
+
+def _configure_train(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", metavar="RECIPE", help="name of a shipped recipe ('tustin recipes') or a YAML file")
+    parser.add_argument(
+        "settings", metavar="--SETTING VALUE", nargs=argparse.REMAINDER, help="what to change; RECIPE --help lists all"
+    )
+
+
+def _run_train(args: argparse.Namespace) -> None:
+    config = _settings(args.recipe, args.settings)
+    if config is None:
+        return
+    from .train import display, train
+
+    summary = train(config, display=display.for_this_output())
+    shown = [name for name in ("top1", "top5") if name in summary["best"]]
+    best = ", ".join(display.metric_text(name, summary["best"][name]) for name in shown)
+    if int(os.environ.get("RANK", "0")) == 0:
+        print(f"best epoch {summary['best_epoch']}: {best}; {summary['train_seconds']:.1f} s; {config.out}")
+
+
+def _settings(recipe: str, words: list[str]) -> Config | None:
+    """The recipe with what the command line changes; None if it only asked to print something."""
+    from .train import config
+
+    try:
+        return config.parse(recipe, [word for word in words if word != "--debug"])
+    except SystemExit:  # --help or --print_config has printed
+        return None
+    except (argparse.ArgumentError, ValueError, FileNotFoundError) as error:
+        raise UsageError(str(error)) from error
+
+
+_TRAIN_DETAILS = """\
+The output folder gets checkpoints, metrics.jsonl (a line an epoch) and summary.json. The same command again continues
+where the last one stopped, however that was. Under torchrun or accelerate launch it uses all their processes.
+
+examples:
+  tustin train digits
+  tustin train digits --model.discretization zoh --seed 1 --epochs 5
+  tustin train cifar100 --data.path data --out runs/cifar
+  tustin train digits --help
+  tustin train digits --print_config > mine.yaml
+  torchrun --nproc_per_node 4 -m tustin train imagenet-vim-tiny --data.path imagenet"""
+
+
+# --- tustin recipes ---------------------------------------------------------------------------------------------------
+
+
+def _run_recipes(args: argparse.Namespace) -> None:
+    from .train import recipes
+
+    known = recipes()
+    width = max(map(len, known))
+    for name, description in known.items():
+        print(f"{name:{width}}  {description}")
+
+
+_RECIPES_DETAILS = """\
+examples:
+  tustin recipes
+  tustin train digits"""
+
+
+# --- tustin eval ------------------------------------------------------------------------------------------------------
+
+
+def _configure_eval(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="a file of 'tustin train' or tustin.save")
+    where = parser.add_argument_group("data", "by default those that it was trained on")
+    kinds = ("digits", "cifar10", "cifar100", "folder")
+    where.add_argument("--data.name", dest="data_name", choices=kinds, help="which data; with a path, a folder")
+    where.add_argument("--data.path", dest="data_path", metavar="FOLDER", help="where they are")
+    where.add_argument(
+        "--data.skip_corrupt", dest="skip_corrupt", action="store_true", help="skip images that cannot be read"
+    )
+    parser.add_argument("--batch-size", type=int, default=128, help="images per forward pass (default: 128)")
+    parser.add_argument("--workers", type=int, default=0, help="processes that load images (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _run_eval(args: argparse.Namespace) -> None:
+    from .train import display
+    from .train.evaluation import evaluate_checkpoint
+
+    result = evaluate_checkpoint(
+        args.checkpoint, args.data_name, args.data_path, args.skip_corrupt, args.batch_size, args.workers
+    )
+    if args.json:
+        print_json(result)
+    else:
+        metrics = ", ".join(display.metric_text(name, value) for name, value in result["metrics"].items())
+        print(f"{result['checkpoint']}, {result['discretization']}: {metrics} ({result['samples']} images)")
+
+
+_EVAL_DETAILS = """\
+examples:
+  tustin eval runs/digits-bil-0/best.safetensors
+  tustin eval best.safetensors --data.name folder --data.path photos --json"""
+
+
 COMMANDS = {
     command.name: command
     for command in (
@@ -374,6 +487,15 @@ COMMANDS = {
             _configure_doctor,
             _run_doctor,
         ),
+        Command(
+            "train",
+            "train a model by a recipe, or continue a run",
+            _TRAIN_DETAILS,
+            _configure_train,
+            _run_train,
+        ),
+        Command("recipes", "list the shipped recipes", _RECIPES_DETAILS, run=_run_recipes),
+        Command("eval", "measure a checkpoint on held-out images", _EVAL_DETAILS, _configure_eval, _run_eval),
         Command(
             "info",
             "show parameters, FLOPs and memory of a model",

@@ -1,0 +1,158 @@
+"""Image folders and CIFAR: file names or arrays on one side, batches of augmented tensors on the other."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.error import URLError
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from .batches import Batch, Key
+
+Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+Transform: TypeAlias = Callable[[Image.Image], Tensor]
+
+IN_MEMORY_BYTES = 100 * 2**20
+"""Sets whose files are smaller are decoded once and kept."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """Labelled images, in memory or in files.
+
+    Batches have "images" (batch, channels, height, width), "labels" (batch) and "skipped", the number of images that
+    could not be read. In training a readable image of the batch takes the place of such a one, so that the batch
+    keeps its size; in evaluation it is left out.
+    """
+
+    sources: Sequence[Path | Pixels]
+    labels: Sequence[int]
+    classes: list[str]
+    training: bool
+    transform: Transform | None = None
+    mode: str = "RGB"
+    skip_corrupt: bool = False
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitems__(self, keys: list[Key]) -> Batch:
+        assert self.transform is not None, "prepared() comes first"
+        images: list[tuple[Tensor, int]] = []
+        for index, seed in keys:
+            try:
+                image = self._open(index)
+            except ValueError as error:
+                if not self.skip_corrupt:
+                    return {"error": f"{error}; --data.skip_corrupt true counts and skips such files"}
+                continue
+            _seed(seed)
+            images.append((self.transform(image), self.labels[index]))
+        skipped = len(keys) - len(images)
+        if not images:
+            return {"error": f"none of the {len(keys)} images of a batch can be read, e.g. {self.sources[keys[0][0]]}"}
+        if self.training:
+            images += [images[i % len(images)] for i in range(skipped)]
+        pictures, labels = zip(*images, strict=True)
+        return {"images": torch.stack(pictures), "labels": torch.tensor(labels), "skipped": skipped}
+
+    def prepared(self, transform: Transform, channels: int, skip_corrupt: bool, in_memory: bool | None) -> Images:
+        """The same images, made ready for a model with so many channels."""
+        mode = {1: "L", 3: "RGB"}.get(channels)
+        if mode is None:
+            raise ValueError(f"images have 1 or 3 channels, the model expects {channels}")
+        ready = replace(self, transform=transform, mode=mode, skip_corrupt=skip_corrupt)
+        return ready._decoded() if in_memory or (in_memory is None and self._is_small()) else ready
+
+    def _is_small(self) -> bool:
+        total = 0
+        for source in self.sources:
+            total += source.stat().st_size if isinstance(source, Path) else 0
+            if total > IN_MEMORY_BYTES:
+                return False
+        return True
+
+    def _decoded(self) -> Images:
+        """With every readable image as an array; a file that cannot be read stays one, and is told when it is used."""
+        sources: list[Path | Pixels] = []
+        for index, source in enumerate(self.sources):
+            try:
+                sources.append(np.asarray(self._open(index)) if isinstance(source, Path) else source)
+            except ValueError:
+                sources.append(source)
+        return replace(self, sources=sources)
+
+    def _open(self, index: int) -> Image.Image:
+        source = self.sources[index]
+        if not isinstance(source, Path):
+            return Image.fromarray(source).convert(self.mode)
+        try:
+            with warnings.catch_warnings(action="ignore"), Image.open(source) as image:  # odd metadata is no concern
+                return image.convert(self.mode)
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise ValueError(f"cannot read the image {str(source)!r}: {reason}") from error
+
+
+def folder(path: str | Path, training: bool, num_classes: int | None = None) -> Images:
+    """The images of `path`/train or `path`/val, a folder for each class. ImageNet-1k is such a folder."""
+    from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
+
+    root = Path(path)
+    if not root.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(path)!r}; data.path must name one with train/ and val/")
+    classes = _classes(root / "train")
+    if num_classes is not None and len(classes) != num_classes:
+        raise ValueError(f"{str(root / 'train')!r} has {len(classes)} classes, data.num_classes is {num_classes}")
+    part = root / ("train" if training else "val")
+    different = sorted(set(classes) ^ set(_classes(part)))
+    if different:
+        raise ValueError(
+            f"train/ and val/ of {str(path)!r} must have the same classes; {different[0]!r} is in one only"
+        )
+    numbers = {name: number for number, name in enumerate(classes)}
+    found = make_dataset(str(part), numbers, extensions=IMG_EXTENSIONS, allow_empty=True)
+    if not found:
+        raise FileNotFoundError(f"{str(part)!r} has no images ({', '.join(IMG_EXTENSIONS)})")
+    return Images([Path(name) for name, _ in found], [label for _, label in found], classes, training)
+
+
+def _classes(part: Path) -> list[str]:
+    names = sorted(entry.name for entry in part.iterdir() if entry.is_dir()) if part.is_dir() else []
+    if not names:
+        raise FileNotFoundError(f"there is no folder {str(part)!r} with a folder for each class")
+    return names
+
+
+def cifar(name: str, path: str | Path, training: bool, download: bool) -> Images:
+    """CIFAR-10 or CIFAR-100 from torchvision's copy in `path`, downloaded if it is missing and that is allowed."""
+    from torchvision import datasets
+
+    kind = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}[name]
+    try:
+        data = kind(str(path), train=training, download=download)
+    except (URLError, TimeoutError, ConnectionError) as error:
+        reason = getattr(error, "reason", error)
+        raise RuntimeError(
+            f"{name} is not in {str(path)!r} and cannot be downloaded ({reason}); on a machine with internet run the "
+            f"same command, or torchvision.datasets.{kind.__name__}(PATH, download=True), and copy the folder"
+        ) from error
+    except RuntimeError as error:
+        hint = "its files are damaged" if download else "--data.download true fetches it"
+        raise RuntimeError(f"{name} is not in {str(path)!r}; {hint} ({error})") from error
+    return Images(list(data.data), list(data.targets), list(data.classes), training)
+
+
+def _seed(seed: int) -> None:
+    """Everything that timm's and torchvision's augmentation draws from."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002, the generator that timm reads
+    torch.default_generator.manual_seed(seed)

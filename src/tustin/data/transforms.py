@@ -1,0 +1,41 @@
+"""What is done to an image before the model sees it: timm's augmentation, or its way to evaluate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from timm.data import create_transform
+from torchvision import transforms as T
+
+from .images import Transform
+
+
+def for_training(
+    facts: dict[str, Any], crop: str, flip: float, color_jitter: float, auto: str | None, erase: float
+) -> Transform:
+    """`facts` are the model's: input_size, mean, std and interpolation, as timm resolves them."""
+    size = facts["input_size"][-2:]
+    transform: Any = create_transform(
+        facts["input_size"],
+        is_training=True,
+        hflip=flip,
+        color_jitter=color_jitter,
+        auto_augment=auto,
+        re_prob=erase,
+        re_mode="pixel",
+        interpolation=facts["interpolation"],
+        mean=facts["mean"],
+        std=facts["std"],
+    )
+    if crop == "padded":  # instead of a crop of random size, timm's first step
+        transform.transforms[:1] = [T.Resize(size), T.RandomCrop(size, padding=[side // 8 for side in reversed(size)])]
+    elif crop == "none":
+        transform.transforms[:1] = [T.Resize(min(size)), T.CenterCrop(size)]
+    prepare: Transform = transform
+    return prepare
+
+
+def for_evaluation(facts: dict[str, Any]) -> Transform:
+    chosen = {name: facts[name] for name in ("input_size", "interpolation", "mean", "std", "crop_pct", "crop_mode")}
+    transform: Transform = create_transform(**chosen)
+    return transform

@@ -1,0 +1,30 @@
+"""Training: one engine, settings as documented dataclasses, recipes as YAML.
+
+from tustin.train import load, train
+
+summary = train(load("digits", {"model.discretization": "zoh", "seed": 3}))
+"""
+
+from ..signals import Interrupted
+from .config import Config, load, recipes
+from .display import Display
+from .engine import Diverged, Task, Trainer, evaluate
+from .folder import RunFolder
+from .metrics import METRICS, Metric
+from .run import train
+
+__all__ = [
+    "METRICS",
+    "Config",
+    "Display",
+    "Diverged",
+    "Interrupted",
+    "Metric",
+    "RunFolder",
+    "Task",
+    "Trainer",
+    "evaluate",
+    "load",
+    "recipes",
+    "train",
+]

@@ -1,0 +1,304 @@
+"""The training loop, one for all tasks, on Hugging Face Accelerate: one process or many, CPU or GPU.
+
+Nothing random has a history: the samples of a batch, their augmentation and the masks of stochastic depth are functions
+of seeds and of the number of the update. So a checkpoint needs no generator's state to continue with the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object, send_to_device
+from timm.optim import create_optimizer_v2
+from timm.scheduler import create_scheduler_v2
+from timm.utils import ModelEmaV3
+from torch import Tensor, nn
+
+from ..data.batches import Batch, BatchSource, Order, evaluation_batches, training_batches
+from ..signals import Interrupted, StopRequest, stop_requests
+from .config import Config
+from .display import Display
+from .folder import RunFolder
+from .metrics import Meter, Metric
+from .record import environment
+
+UPDATES_BETWEEN_CHECKS = 10
+"""Reading the loss, or asking the other processes, makes an accelerator wait; a single CPU does it at every update."""
+
+
+class Diverged(RuntimeError):
+    """The loss or a weight is not a finite number."""
+
+
+class Task(Protocol):
+    """What the engine is told about what it trains."""
+
+    @property
+    def primary(self) -> Metric:
+        """The metric that picks the best epoch."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def train_data(self) -> BatchSource: ...
+
+    @property
+    def eval_data(self) -> BatchSource: ...
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The mean loss of a training batch; `model` is the task's, perhaps wrapped."""
+
+    def predict(self, model: nn.Module, batch: Batch) -> Any:
+        """What the meter takes."""
+
+    def meter(self) -> Meter: ...
+
+    def save(self, model: nn.Module, path: Path, metadata: Mapping[str, Any]) -> None: ...
+
+
+def evaluate(task: Task, model: nn.Module, accelerator: Accelerator, batch_size: int, workers: int) -> dict[str, float]:
+    """The task's metrics of `model` on the held-out data."""
+    meter = task.meter()
+    model.eval()
+    share = accelerator.process_index, accelerator.num_processes
+    with torch.no_grad(), accelerator.autocast():
+        for batch in evaluation_batches(task.eval_data, batch_size, *share, workers):
+            batch = send_to_device(batch, accelerator.device)
+            meter.update(task.predict(model, batch), batch)
+    model.train()
+    return meter.result(gather_object)
+
+
+class Trainer:
+    """One run: `run` trains from where `restore` left it, or from the start, to the end."""
+
+    def __init__(self, config: Config, task: Task, accelerator: Accelerator, folder: RunFolder) -> None:
+        self.config, self.task, self.accelerator, self.folder = config, task, accelerator, folder
+        optim = config.optim
+        self.data_seed = config.seed if config.data.seed is None else config.data.seed
+        self.order = Order(len(task.train_data), optim.batch_size, self.data_seed, config.augment.repeats)
+        self.updates = config.epochs * self.order.batches
+        self.plain_model = task.model.to(accelerator.device).train()
+        fused: dict[str, Any] = {"fused": True} if optim.name in ("adam", "adamw") else {}
+        optimizer = create_optimizer_v2(
+            self.plain_model, opt=optim.name, lr=optim.lr, weight_decay=optim.weight_decay, **fused
+        )
+        self.schedule, _ = create_scheduler_v2(
+            optimizer,
+            sched=optim.schedule,
+            num_epochs=config.epochs,
+            warmup_lr=optim.warmup_lr,
+            min_lr=optim.min_lr,
+            warmup_epochs=optim.warmup_epochs,
+            step_on_epochs=False,
+            updates_per_epoch=self.order.batches,
+        )
+        self.ema = ModelEmaV3(self.plain_model, decay=optim.ema, use_warmup=True) if optim.ema else None
+        self.model, self.optimizer = accelerator.prepare(self.plain_model, optimizer)
+        self.check_every = 1 if accelerator.device.type == "cpu" else UPDATES_BETWEEN_CHECKS
+        self.ask_every = 1 if accelerator.num_processes == 1 else UPDATES_BETWEEN_CHECKS
+
+        self.step = 0  # updates done
+        self.records: list[dict[str, Any]] = []  # one an epoch
+        self.best: dict[str, Any] | None = None
+        self.loss_sum = torch.zeros((), device=accelerator.device)  # of this epoch
+        self.skipped, self.epoch_seconds, self.seconds = 0, 0.0, 0.0
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def run(self, display: Display) -> dict[str, Any]:
+        """Train to the end and return the summary."""
+        batches = training_batches(
+            self.task.train_data,
+            self.order,
+            self.step,
+            self.updates,
+            self.accelerator.process_index,
+            self.accelerator.num_processes,
+            self.config.optim.accumulate,
+            self.config.data.workers,
+        )
+        with stop_requests() as stop:
+            while True:
+                if self.step // self.order.batches > len(self.records):
+                    display.epoch(self.end_epoch(), self.config.epochs)
+                if self.step == self.updates:
+                    break
+                self.update(batches)
+                display.update(self.step, self.order.batches, self.config.epochs)
+                if self._asked_to_stop(stop):
+                    self.save()
+                    raise Interrupted(stop.number, f"stopped after update {self.step} of {self.updates} and saved")
+                if self.config.run.save_every and self.step % self.config.run.save_every == 0:
+                    self.save()
+        return self.finish()
+
+    def update(self, batches: Iterator[Batch]) -> None:
+        """One step of the optimizer."""
+        begin = time.perf_counter()
+        optim, accelerator = self.config.optim, self.accelerator
+        self.schedule.step_update(self.step)
+        loss = torch.zeros((), device=accelerator.device)
+        for part in range(optim.accumulate):
+            batch = send_to_device(next(batches), accelerator.device, non_blocking=True)
+            self.skipped += batch.get("skipped", 0)
+            self._seed(part)
+            with nullcontext() if part == optim.accumulate - 1 else accelerator.no_sync(self.model):
+                part_loss = self.task.loss(self.model, batch) / optim.accumulate
+                accelerator.backward(part_loss)
+            loss += part_loss.detach()
+        if self.step % self.check_every == 0 and not math.isfinite(loss.item()):
+            raise Diverged(self._diagnosis(f"the loss is {loss.item()}", batch))
+        if optim.clip is not None:
+            accelerator.clip_grad_norm_(self.model.parameters(), optim.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.step += 1
+        if self.ema:
+            self.ema.update(self.plain_model, self.step)
+        self.loss_sum += loss
+        self.epoch_seconds += time.perf_counter() - begin
+
+    def end_epoch(self) -> dict[str, Any]:
+        """Evaluate, record and save."""
+        epoch, run, accelerator = self.step // self.order.batches, self.config.run, self.accelerator
+        self.seconds += self.epoch_seconds
+        record: dict[str, Any] = {
+            "epoch": epoch,
+            "updates": self.step,
+            "lr": self.optimizer.param_groups[-1]["lr"],
+            "train_loss": self._mean(self.loss_sum) / self.order.batches,
+            "samples_per_second": self.order.batches * self.order.batch_size / self.epoch_seconds,
+            "train_seconds": self.seconds,
+        }
+        if self.skipped:
+            record["skipped"] = self.skipped
+        if epoch % run.eval_every == 0 or epoch == self.config.epochs:
+            batch_size = run.eval_batch_size or self.batch_of_a_pass()
+            model = self.ema.module if self.ema else self.plain_model
+            record |= evaluate(self.task, model, accelerator, batch_size, self.config.data.workers)
+            name = self.task.primary.name
+            if self.task.primary.better(record[name], self.best[name] if self.best else None):
+                self.best = record
+                self._save_model(model, "best", record)
+        self.records.append(record)
+        self.loss_sum = torch.zeros_like(self.loss_sum)
+        self.skipped, self.epoch_seconds = 0, 0.0
+        self.save()
+        return record
+
+    def finish(self) -> dict[str, Any]:
+        """Write the summary: its presence says that the run is complete."""
+        config, best = self.config, self.best
+        assert best is not None
+        summary = {
+            "config": config.flat(),
+            "seed": config.seed,
+            "data_seed": self.data_seed,
+            "processes": self.accelerator.num_processes,
+            "batch_size": config.optim.batch_size,
+            "lr": config.optim.lr,
+            "parameters": sum(p.numel() for p in self.plain_model.parameters()),
+            "metric": self.task.primary.name,
+            "best_epoch": best["epoch"],
+            "best": best,
+            "last": self.records[-1],
+            "train_seconds": self.seconds,
+            "environment": environment(self.accelerator.device, config.model.discretization),
+        }
+        if self.accelerator.is_main_process:
+            self.folder.write_summary(summary)
+        self.accelerator.wait_for_everyone()
+        return summary
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Write the checkpoint from which `restore` continues, and the weights beside it."""
+        if not all(bool(p.isfinite().all()) for p in self.plain_model.parameters()):
+            raise Diverged(self._diagnosis("a weight is not finite", None))
+        loss_sum = self._mean(self.loss_sum)
+        if not self.accelerator.is_main_process:
+            return
+        state = {
+            "step": self.step,
+            "records": self.records,
+            "best": self.best,
+            "loss_sum": loss_sum,
+            "skipped": self.skipped,
+            "epoch_seconds": self.epoch_seconds,
+            "seconds": self.seconds,
+            "config": self.config.flat(),
+            "threads": torch.get_num_threads(),
+            "model": self.plain_model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "ema": self.ema.module.state_dict() if self.ema else None,
+            "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else None,
+        }
+        self.folder.write_state(state)
+        self.folder.write_metrics(self.records)
+        self._save_model(self.plain_model, "last", {"updates": self.step})
+        if self.ema:
+            self._save_model(self.ema.module, "ema", {"updates": self.step})
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `save` wrote."""
+        self.plain_model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.ema:
+            self.ema.module.load_state_dict(state["ema"])
+        if self.accelerator.scaler:
+            self.accelerator.scaler.load_state_dict(state["scaler"])
+        self.step, self.records, self.best = state["step"], list(state["records"]), state["best"]
+        self.loss_sum = torch.tensor(state["loss_sum"], device=self.accelerator.device)
+        self.skipped, self.epoch_seconds, self.seconds = state["skipped"], state["epoch_seconds"], state["seconds"]
+
+    def _save_model(self, model: nn.Module, name: str, metadata: Mapping[str, Any]) -> None:
+        if self.accelerator.is_main_process:
+            self.task.save(model, self.folder / f"{name}.safetensors", {"config": self.config.flat(), **metadata})
+
+    # --- details ------------------------------------------------------------------------------------------------------
+
+    def _seed(self, part: int) -> None:
+        """Dropout and stochastic depth draw from torch and follow the run's seed, mixup from numpy and the data's."""
+
+        def derived(seed: int) -> int:
+            place = self.step, part, self.accelerator.process_index
+            return int(np.random.SeedSequence([seed, *place]).generate_state(1)[0])
+
+        torch.manual_seed(derived(self.config.seed))
+        np.random.seed(derived(self.data_seed))  # noqa: NPY002, the generator that timm reads
+
+    def _mean(self, value: Tensor) -> float:
+        """Over the processes."""
+        mean: Tensor = self.accelerator.reduce(value, "mean")
+        return float(mean.item())
+
+    def batch_of_a_pass(self) -> int:
+        """Samples of one forward pass in one process."""
+        optim = self.config.optim
+        passes: int = self.accelerator.num_processes * optim.accumulate
+        return optim.batch_size // passes
+
+    def _asked_to_stop(self, stop: StopRequest) -> bool:
+        """Whether any process was; all of them learn it at the same update."""
+        if self.step % self.ask_every:
+            return False
+        if self.accelerator.num_processes > 1:
+            stop.number = max(gather_object([stop.number]))
+        return stop.number > 0
+
+    def _diagnosis(self, what: str, batch: Batch | None) -> str:
+        epoch = self.step // self.order.batches + 1
+        return (
+            f"{what} at update {self.step} (epoch {epoch}); the last good checkpoint stays in {str(self.folder.path)!r}"
+        )

@@ -1,0 +1,71 @@
+"""What is measured: names, units and directions in one place, and the meters that add it up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+Gather: TypeAlias = Callable[[list[Any]], list[Any]]
+"""The lists of all processes, joined."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that a run ends with."""
+
+    name: str
+    title: str
+    unit: str
+    higher_is_better: bool
+
+    def better(self, value: float, than: float | None) -> bool:
+        if than is None:
+            return True
+        return value > than if self.higher_is_better else value < than
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("top1", "top-1 accuracy", "%", True),
+        Metric("top5", "top-5 accuracy", "%", True),
+        Metric("loss", "validation loss", "", False),
+        Metric("train_loss", "training loss", "", False),
+        Metric("samples_per_second", "training throughput", "images/s", True),
+        Metric("train_seconds", "training time", "s", False),
+    )
+}
+
+
+class Meter(Protocol):
+    """Takes the evaluation batch by batch, then says what came out of it."""
+
+    def update(self, output: Any, batch: dict[str, Any]) -> None: ...
+
+    def result(self, gather: Gather) -> dict[str, float]: ...
+
+
+class ClassificationMeter:
+    """Top-1 and top-5 accuracy in percent, and the mean cross-entropy."""
+
+    def __init__(self) -> None:
+        self.correct1 = self.correct5 = self.samples = 0
+        self.loss = 0.0
+
+    def update(self, output: Tensor, batch: dict[str, Any]) -> None:
+        labels: Tensor = batch["labels"]
+        logits = output.float()
+        hits = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]
+        self.correct1 += int(hits[:, 0].sum())
+        self.correct5 += int(hits.sum())
+        self.samples += len(labels)
+        self.loss += float(torch.nn.functional.cross_entropy(logits, labels, reduction="sum"))
+
+    def result(self, gather: Gather) -> dict[str, float]:
+        parts = gather([(self.correct1, self.correct5, self.samples, self.loss)])
+        correct1, correct5, samples, loss = (sum(numbers) for numbers in zip(*parts, strict=True))
+        return {"top1": 100 * correct1 / samples, "top5": 100 * correct5 / samples, "loss": loss / samples}

@@ -1,0 +1,99 @@
+"""A run from start to end: its folder, what it continues, and the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from .config import Config
+from .display import Display
+from .engine import Task, Trainer
+from .folder import RunFolder
+
+FREE = {"description", "out", "data.path", "data.workers", "data.in_memory", "data.download"}
+FREE |= {"run.resume", "run.device", "run.threads", "run.eval_batch_size", "run.save_every", "run.tensorboard"}
+"""Settings that may change when a run continues; `run.threads` has its own check."""
+
+
+def train(config: Config, task: Task | None = None, display: Display | None = None) -> dict[str, Any]:
+    """Train as `config` says, or continue what its output folder holds, and return what summary.json says.
+
+    A run that is complete is not repeated: its summary is returned. `Interrupted` means that a signal stopped it after
+    saving; `Diverged` that it cannot go on.
+    """
+    display = display or Display()
+    accelerator = Accelerator(cpu=config.run.device == "cpu", mixed_precision=config.run.mixed_precision)
+    if not accelerator.is_main_process:
+        display = Display()
+    assert config.out is not None
+    folder = RunFolder(config.out)
+    threads = torch.get_num_threads()
+    with ExitStack() as stack:
+        if accelerator.is_main_process:
+            stack.enter_context(folder.locked())
+            if config.run.resume is False:
+                folder.clear()
+        accelerator.wait_for_everyone()
+        stack.callback(torch.set_num_threads, threads)
+        state = _state_to_continue(config, folder)
+        torch.set_num_threads(config.run.threads or (state["threads"] if state else threads))
+        if state and (summary := folder.read_summary()):
+            display.line(f"{folder.path} is complete; --run.resume false starts over")
+            return summary
+        if task is None:
+            with accelerator.main_process_first():
+                task = _classification(config)
+        trainer = Trainer(config, task, accelerator, folder)
+        if state:
+            trainer.restore(state)
+        stack.enter_context(display)
+        for line in _introduction(trainer, continued=state is not None):
+            display.line(line)
+        return trainer.run(display)
+
+
+def _classification(config: Config) -> Task:
+    from .classification import Classification
+
+    return Classification(config)
+
+
+def _state_to_continue(config: Config, folder: RunFolder) -> dict[str, Any] | None:
+    """The checkpoint, if it is of the same experiment."""
+    state = folder.read_state()
+    if state is None:
+        if config.run.resume:
+            raise FileNotFoundError(f"there is no checkpoint to continue from in {str(folder.path)!r}")
+        return None
+    before, now = state["config"], config.flat()
+    changed = [name for name in now if name not in FREE and before.get(name) != now[name]]
+    if config.run.threads not in (None, state["threads"]):
+        raise ValueError(f"the run in {str(folder.path)!r} used {state['threads']} threads, and its bits depend on it")
+    if changed:
+        name = changed[0]
+        raise ValueError(
+            f"{str(folder.path)!r} holds a run with {name} {before.get(name)!r}, not {now[name]!r}; "
+            "give another --out, or --run.resume false to start over"
+        )
+    return state
+
+
+def _introduction(trainer: Trainer, continued: bool) -> Iterator[str]:
+    config, accelerator = trainer.config, trainer.accelerator
+    parameters = sum(p.numel() for p in trainer.plain_model.parameters())
+    yield f"{config.model.name}, {config.model.discretization}, {parameters:,} parameters, seed {config.seed}"
+    parts = f"{accelerator.num_processes} x {config.optim.accumulate} x {trainer.batch_of_a_pass()}"
+    yield (
+        f"batch {config.optim.batch_size} = processes x accumulation x samples = {parts}; "
+        f"learning rate {config.optim.lr:.3g} = {config.optim.base_lr:g} x {config.optim.batch_size} / 512"
+    )
+    yield (
+        f"{trainer.order.size} training samples, {trainer.order.batches} updates an epoch, on {accelerator.device} "
+        f"with {torch.get_num_threads()} threads, into {trainer.folder.path}"
+    )
+    if continued:
+        yield f"continuing after update {trainer.step} of {trainer.updates}"
