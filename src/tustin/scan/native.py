@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
 from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_void_p
 from typing import Any
 
@@ -13,6 +14,9 @@ from torch import Tensor
 from .. import native
 from ..discretize import BUILT_IN, Method
 from ..native import StridedTensor
+
+_KEPT_BYTES = 64 << 20
+_kept = threading.local()
 
 
 class _Scan(Structure):
@@ -108,12 +112,14 @@ def backward(
     for name, gradient in gradients.items():
         call.tensor(f"d_{name}", gradient)
 
+    sums = batch * channels
+    partials = {"partial_A": sums * N, "partial_D": sums, "partial_bias": sums}
     slices = _library().tustin_slices(channels, call.scan.groups_B, call.scan.groups_C)
     for name, matrix in (("B", B), ("C", C)):
         constant = matrix.ndim == 2
         gradients[name] = torch.empty_like(matrix, dtype=A.dtype if constant else matrix.dtype)
         call.matrix(f"d_{name}", gradients[name])
-        call.pointer(f"partial_{name}", A.new_empty(batch, *((channels, N) if constant else (slices, L, N))))
+        partials[f"partial_{name}"] = batch * (channels * N if constant else slices * L * N)
 
     gradients["A"] = torch.empty_like(A, memory_format=torch.contiguous_format)
     gradients |= {name: A.new_empty(channels) for name, t in (("D", D), ("delta_bias", delta_bias)) if t is not None}
@@ -121,11 +127,21 @@ def backward(
         gradients["initial_state"] = A.new_empty(batch, channels, N)
     for name in ("A", "D", "delta_bias", "initial_state"):
         call.pointer(f"d_{name}", gradients.get(name))
-    call.pointer("partial_A", A.new_empty(batch, channels, N))
-    call.pointer("partial_D", A.new_empty(batch, channels))
-    call.pointer("partial_bias", A.new_empty(batch, channels))
+    for name, room in zip(partials, _scratch(A.dtype, *partials.values()), strict=True):
+        call.pointer(name, room)
     call.run("tustin_scan_backward")
     return gradients | {"B": gradients["B"].to(B.dtype), "C": gradients["C"].to(C.dtype)}
+
+
+def _scratch(dtype: torch.dtype, *sizes: int) -> tuple[Tensor, ...]:
+    """Uninitialised room. Unless it is huge it is kept from call to call: fresh pages cost more than what is done there."""
+    count = sum(sizes) * dtype.itemsize
+    room: Tensor | None = getattr(_kept, "room", None)
+    if room is None or room.numel() < count:
+        room = torch.empty(count, dtype=torch.uint8)
+        if count <= _KEPT_BYTES:
+            _kept.room = room
+    return room[:count].view(dtype).split(sizes)
 
 
 class _Call:
