@@ -1,6 +1,7 @@
 """The costs that are told are those that PyTorch counts."""
 
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,6 +71,12 @@ def test_the_scan_by_rule() -> None:
     assert told.scan_flops == {name: states * (18 + COEFFICIENT_OPERATIONS[name]) for name in METHODS}
     assert set(COEFFICIENT_OPERATIONS) == {method.name for method in BUILT_IN}
     assert told.flops["scan"] == told.scan_flops[model.config["discretization"]]
+
+
+def test_the_page_shows_the_counts() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    for name, count in COEFFICIENT_OPERATIONS.items():
+        assert f"\n| {name} | {count} | " in page
 
 
 @pytest.mark.skipif(native.missing() is not None, reason="the native backend is not built")
