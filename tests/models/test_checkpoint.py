@@ -414,6 +414,13 @@ def test_text_is_not_a_checkpoint(tmp_path: Path, text: str) -> None:
         tustin.load_checkpoint(nano(), tmp_path / "a.pth")
 
 
+@pytest.mark.parametrize("told", ["[]", "{}", "{", '{"format": 1}'])
+def test_a_header_of_someone_else_is_refused(tmp_path: Path, told: str) -> None:
+    safetensors.torch.save_file(nano().state_dict(), tmp_path / "a.safetensors", {"tustin": told})
+    with pytest.raises(CheckpointError, match=r"a\.safetensors is truncated, corrupted or not a checkpoint"):
+        tustin.load(tmp_path / "a.safetensors")
+
+
 def test_other_contents_and_no_file(tmp_path: Path) -> None:
     torch.save([1, 2], tmp_path / "list.pth")
     with pytest.raises(CheckpointError, match="holds a list, not the weights of a model"):

@@ -50,6 +50,8 @@ ENTRIES = ("model", "state_dict", "model_ema", "state_dict_ema")
 """Where training scripts keep the weights, in the order of preference."""
 
 _ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
+_TOLD = {"format", "tustin", "architecture", "discretization", "config", "data", "class_names", "metadata", "sha256"}
+"""What a file of ours says about itself."""
 
 
 class CheckpointError(ValueError):
@@ -138,6 +140,8 @@ def _read_safetensors(path: Path) -> Weights:
             told = (file.metadata() or {}).get("tustin")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         description = json.loads(told) if told else None
+        if description is not None and not (isinstance(description, dict) and description.keys() >= _TOLD):
+            raise ValueError("its header does not say what tustin.save would have written")
     except (SafetensorError, ValueError) as error:
         raise CheckpointError(
             f"{path} is truncated, corrupted or not a checkpoint: {_one_line(error)} (nothing was loaded)"
