@@ -134,6 +134,20 @@ def test_nonfinite_loss_stops_the_run_and_keeps_the_checkpoint(tmp_path, monkeyp
     assert all(value.isfinite().all() for value in state["model"].values())
 
 
+def test_rule_that_overflows_is_diagnosed(tmp_path):
+    message = r"the gradient's norm is nan at update 0 .*steps leave the stability interval of rk4_raw"
+    with pytest.raises(Diverged, match=message) as found:
+        train(small(tmp_path, model__discretization="rk4_raw", model__args={"embed_dim": 16, "depth": 1}))
+    assert not found.value.diagnosis.healthy
+
+
+def test_leaving_the_stability_interval_is_warned_of(tmp_path, capsys):
+    args = {"embed_dim": 16, "depth": 1, "d_state": 6}  # z from −4: unstable, but not so much that it overflows
+    summary = train(small(tmp_path, epochs=1, model__discretization="rk4_raw", model__args=args), display=Lines())
+    assert 0 < summary["last"]["unstable"] < 1
+    assert "WARNING: up to" in capsys.readouterr().out
+
+
 def test_nonfinite_weights_are_not_saved(tmp_path):
     class Breaking(Display):
         def update(self, step, batches, epochs):

@@ -6,6 +6,7 @@ process that loads it nor what was loaded before matters.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
@@ -112,10 +113,11 @@ def evaluation_batches(
 
 
 def _load(data: BatchSource, keys: Any, workers: int) -> Iterator[Batch]:
+    usable_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     loader = DataLoader(
         cast("Dataset[Any]", data),
         batch_sampler=keys,
-        num_workers=workers,
+        num_workers=min(workers, usable_cores),  # more only get in each other's way
         collate_fn=_as_it_is,
         pin_memory=torch.accelerator.is_available(),
         generator=torch.Generator(),  # or it would take a number from the global one

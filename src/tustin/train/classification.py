@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..data import BatchSource, Digits, Images, cifar, folder, transforms
 from ..data.batches import Batch
-from ..models import create_model, load_checkpoint, save
+from ..models import Diagnosis, create_model, diagnose, load_checkpoint, save
 from .config import Config, DataConfig
 from .metrics import METRICS, ClassificationMeter
 
@@ -50,6 +50,9 @@ class Classification:
 
     def meter(self) -> ClassificationMeter:
         return ClassificationMeter()
+
+    def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
+        return diagnose(model, batch["images"])
 
     def save(self, model: nn.Module, path: Path, metadata: Mapping[str, Any]) -> None:
         save(model, path, class_names=self.class_names, metadata=metadata)

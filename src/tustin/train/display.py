@@ -82,6 +82,8 @@ def epoch_line(record: dict[str, Any], epochs: int) -> str:
     parts.append(f"{record['samples_per_second']:.0f} images/s")
     if "skipped" in record:
         parts.append(f"{record['skipped']} images skipped")
+    if "unstable" in record:
+        parts.append(f"WARNING: up to {record['unstable']:.1%} of a layer's steps leave the rule's stability interval")
     return ", ".join(parts)
 
 

@@ -23,6 +23,8 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
 from ..data.batches import Batch, BatchSource, Order, evaluation_batches, training_batches
+from ..discretize import get_method
+from ..models import Diagnosis
 from ..signals import Interrupted, StopRequest, stop_requests
 from .config import Config
 from .display import Display
@@ -35,7 +37,11 @@ UPDATES_BETWEEN_CHECKS = 10
 
 
 class Diverged(RuntimeError):
-    """The loss or a weight is not a finite number."""
+    """The loss or a weight is not a finite number; `diagnosis` says where it went wrong, if a batch was at hand."""
+
+    def __init__(self, message: str, diagnosis: Diagnosis | None = None) -> None:
+        super().__init__(message)
+        self.diagnosis = diagnosis
 
 
 class Task(Protocol):
@@ -61,6 +67,9 @@ class Task(Protocol):
         """What the meter takes."""
 
     def meter(self) -> Meter: ...
+
+    def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
+        """Where the model goes wrong on this batch, and whether its steps are stable."""
 
     def save(self, model: nn.Module, path: Path, metadata: Mapping[str, Any]) -> None: ...
 
@@ -112,6 +121,7 @@ class Trainer:
         self.best: dict[str, Any] | None = None
         self.loss_sum = torch.zeros((), device=accelerator.device)  # of this epoch
         self.skipped, self.epoch_seconds, self.seconds = 0, 0.0, 0.0
+        self.last_batch: Batch | None = None
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -156,16 +166,16 @@ class Trainer:
                 part_loss = self.task.loss(self.model, batch) / optim.accumulate
                 accelerator.backward(part_loss)
             loss += part_loss.detach()
-        if self.step % self.check_every == 0 and not math.isfinite(loss.item()):
-            raise Diverged(self._diagnosis(f"the loss is {loss.item()}", batch))
-        if optim.clip is not None:
-            accelerator.clip_grad_norm_(self.model.parameters(), optim.clip)
+        norm = accelerator.clip_grad_norm_(self.model.parameters(), math.inf if optim.clip is None else optim.clip)
+        if self.step % self.check_every == 0:
+            self._insist_on_finite(loss, norm, batch)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
         if self.ema:
             self.ema.update(self.plain_model, self.step)
         self.loss_sum += loss
+        self.last_batch = batch
         self.epoch_seconds += time.perf_counter() - begin
 
     def end_epoch(self) -> dict[str, Any]:
@@ -182,6 +192,8 @@ class Trainer:
         }
         if self.skipped:
             record["skipped"] = self.skipped
+        if unstable := self._unstable():
+            record["unstable"] = unstable
         if epoch % run.eval_every == 0 or epoch == self.config.epochs:
             batch_size = run.eval_batch_size or self.batch_of_a_pass()
             model = self.ema.module if self.ema else self.plain_model
@@ -225,7 +237,7 @@ class Trainer:
     def save(self) -> None:
         """Write the checkpoint from which `restore` continues, and the weights beside it."""
         if not all(bool(p.isfinite().all()) for p in self.plain_model.parameters()):
-            raise Diverged(self._diagnosis("a weight is not finite", None))
+            raise self._diverged("a weight is not finite", None)
         loss_sum = self._mean(self.loss_sum)
         if not self.accelerator.is_main_process:
             return
@@ -297,8 +309,27 @@ class Trainer:
             stop.number = max(gather_object([stop.number]))
         return stop.number > 0
 
-    def _diagnosis(self, what: str, batch: Batch | None) -> str:
-        epoch = self.step // self.order.batches + 1
-        return (
-            f"{what} at update {self.step} (epoch {epoch}); the last good checkpoint stays in {str(self.folder.path)!r}"
-        )
+    def _unstable(self) -> float:
+        """The largest share of unstable steps of any layer, on the last batch; most rules are stable for all."""
+        rule = get_method(self.config.model.discretization)
+        if self.last_batch is None or math.isinf(rule.stable[0]):
+            return 0.0
+        layers = self.task.diagnose(self.plain_model, self.last_batch).layers
+        return max((layer.unstable for layer in layers), default=0.0)
+
+    def _insist_on_finite(self, loss: Tensor, norm: Tensor, batch: Batch) -> None:
+        """Before the update, so that the weights can still be looked at."""
+        if not math.isfinite(loss.item()):
+            raise self._diverged(f"the loss is {loss.item()}", batch)
+        if not self.accelerator.scaler and not math.isfinite(norm.item()):  # a scaler skips such an update by itself
+            raise self._diverged(f"the gradient's norm is {norm.item()}", batch)
+
+    def _diverged(self, what: str, batch: Batch | None) -> Diverged:
+        diagnosis = self.task.diagnose(self.plain_model, batch) if batch else None
+        message = f"{what} at update {self.step} (epoch {self.step // self.order.batches + 1})"
+        if diagnosis and diagnosis.first_non_finite:
+            message += f"; first in {diagnosis.first_non_finite}"
+        if diagnosis and (share := max((layer.unstable for layer in diagnosis.layers), default=0.0)):
+            interval = f"the stability interval of {diagnosis.discretization}"
+            message += f"; up to {share:.1%} of a layer's steps leave {interval}"
+        return Diverged(f"{message}; the last good checkpoint stays in {str(self.folder.path)!r}", diagnosis)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 
 from .config import Config
 from .display import Display
@@ -26,6 +27,7 @@ def train(config: Config, task: Task | None = None, display: Display | None = No
     saving; `Diverged` that it cannot go on.
     """
     display = display or Display()
+    AcceleratorState._reset_state()  # or a second run in this process could not have another precision
     accelerator = Accelerator(cpu=config.run.device == "cpu", mixed_precision=config.run.mixed_precision)
     if not accelerator.is_main_process:
         display = Display()
