@@ -28,6 +28,8 @@ def test_two_updates(name, pictures, tmp_path):
         "data.workers": 0,
         "run.device": "cpu",
     }
+    if name != "imagenet-vim-tiny":  # one is enough: old processors emulate bfloat16
+        settings["run.mixed_precision"] = "no"
     if recipe.data.name == "digits":
         settings["optim.batch_size"] = 600
     else:
