@@ -236,16 +236,15 @@ def test_intermediates_in_a_dict() -> None:
 @pytest.mark.parametrize("name", NANO)
 def test_features_only(name: str) -> None:
     torch.manual_seed(0)
-    backbone: Any = timm.create_model(name, features_only=True, out_indices=(0, 2))
+    backbone: Any = timm.create_model(name, features_only=True, out_indices=(0, 1))
     torch.manual_seed(0)
     model: Any = timm.create_model(name)
     x = torch.randn(2, *backbone.pretrained_cfg["input_size"])
     maps = backbone(x)
-    patch = model.config["patch_size"]
-    assert backbone.feature_info.reduction() == [patch, patch]
+    assert backbone.feature_info.reduction() == [model.config["stride"]] * 2
     assert [tuple(m.shape[:2]) for m in maps] == [(2, width) for width in backbone.feature_info.channels()]
-    assert maps[0].shape[2] * patch == x.shape[2]
-    for got, expected in zip(maps, model.forward_intermediates(x, [0, 2], intermediates_only=True), strict=True):
+    assert tuple(maps[0].shape[2:]) == model.patch_embed.grid_size
+    for got, expected in zip(maps, model.forward_intermediates(x, [0, 1], intermediates_only=True), strict=True):
         assert torch.equal(got, expected)
     sum(m.sum() for m in maps).backward()
     assert [n for n, p in backbone.named_parameters() if p.grad is None] == []  # nothing unused is left behind
