@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ import tustin
 from tustin.data import Digits
 from tustin.train import Display, Diverged, load, recipes, train
 from tustin.train.classification import Classification
-from tustin.train.display import Lines
+from tustin.train.display import Bar, Lines
 
 from .small import small, weights
 
@@ -136,8 +138,8 @@ def test_nonfinite_loss_stops_the_run_and_keeps_the_checkpoint(tmp_path, monkeyp
 
 def test_rule_that_overflows_is_diagnosed(tmp_path):
     message = r"is nan at update 0 .*steps leave the stability interval of rk4_raw"
+    args = {"embed_dim": 16, "depth": 1, "d_state": 16, "patch_size": 1, "stride": 1}  # many tokens, z from −11
     with pytest.raises(Diverged, match=message) as found:
-        args = {"embed_dim": 16, "depth": 1, "d_state": 16, "patch_size": 1, "stride": 1}  # many tokens, z from −11
         train(small(tmp_path, model__discretization="rk4_raw", model__args=args))
     assert not found.value.diagnosis.healthy
 
@@ -200,6 +202,38 @@ def test_lines_tell_batch_rate_and_epochs(tmp_path, capsys):
     assert "batch 256 = processes x accumulation x samples = 1 x 1 x 256; learning rate" in out
     assert "epoch 1/1, train loss" in out
     assert "\x1b" not in out
+
+
+def test_bar_on_a_terminal(tmp_path, capsys):
+    display = Bar()
+    train(small(tmp_path, epochs=1), display=display)
+    assert "epoch 1/1, train loss" in capsys.readouterr().out
+    assert display.progress.tasks[0].finished
+
+
+def test_tensorboard_gets_every_metric(tmp_path, monkeypatch):
+    written = []
+
+    class Writer:
+        def __init__(self, folder):
+            assert folder == str(tmp_path)
+
+        def add_scalar(self, name, value, epoch):
+            written.append((name, epoch))
+
+        def close(self):
+            written.append("closed")
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    train(small(tmp_path, run__tensorboard=True))
+    assert {("top1", 1), ("top1", 2), ("train_loss", 2)} <= set(written)
+    assert written[-1] == "closed"
+
+
+def test_tensorboard_that_is_not_installed(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(RuntimeError, match=r"pip install 'tustin\[tensorboard\]'"):
+        train(small(tmp_path, run__tensorboard=True))
 
 
 def test_every_recipe_has_a_description():

@@ -71,6 +71,36 @@ class Bar(Display):
         self.progress.update(self.bar, completed=step, total=batches * epochs, description=f"epoch {epoch}/{epochs}")
 
 
+class WithTensorBoard(Display):
+    """Another display, and TensorBoard files in the output folder beside it."""
+
+    def __init__(self, display: Display, folder: str) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise RuntimeError("run.tensorboard needs TensorBoard: pip install 'tustin[tensorboard]'") from error
+        self.display, self.writer = display, SummaryWriter(folder)
+
+    def __enter__(self) -> Self:
+        self.display.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.display.__exit__(kind, error, at)
+        self.writer.close()
+
+    def line(self, text: str) -> None:
+        self.display.line(text)
+
+    def update(self, step: int, batches: int, epochs: int) -> None:
+        self.display.update(step, batches, epochs)
+
+    def epoch(self, record: dict[str, Any], epochs: int) -> None:
+        self.display.epoch(record, epochs)
+        for name, value in record.items():
+            self.writer.add_scalar(name, value, record["epoch"])
+
+
 def for_this_output() -> Display:
     return Bar() if sys.stdout.isatty() else Lines()
 

@@ -147,7 +147,8 @@ class Trainer:
                 display.update(self.step, self.order.batches, self.config.epochs)
                 if self._asked_to_stop(stop):
                     self.save()
-                    raise Interrupted(stop.number, f"stopped after update {self.step} of {self.updates} and saved")
+                    done = f"update {self.step} of {self.updates}"
+                    raise Interrupted(stop.number, f"stopped after {done} and saved; the same command continues")
                 if self.config.run.save_every and self.step % self.config.run.save_every == 0:
                     self.save()
         return self.finish()

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
 from .config import Config
-from .display import Display
+from .display import Display, WithTensorBoard
 from .engine import Task, Trainer
 from .folder import RunFolder
 
@@ -52,6 +52,8 @@ def train(config: Config, task: Task | None = None, display: Display | None = No
         trainer = Trainer(config, task, accelerator, folder)
         if state:
             trainer.restore(state)
+        if config.run.tensorboard and accelerator.is_main_process:
+            display = WithTensorBoard(display, str(folder.path))
         stack.enter_context(display)
         for line in _introduction(trainer, continued=state is not None):
             display.line(line)
