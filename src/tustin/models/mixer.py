@@ -63,12 +63,13 @@ class Mixer(nn.Module):
         x, gate = (
             F.linear(tokens, half).transpose(1, 2) for half in self.in_proj.weight.chunk(2)
         )  # (batch, d_inner, L)
-        y = self._scan(x, gate, reverse=False) + self._scan(x, gate, reverse=True)
-        out: Tensor = self.out_proj(y.transpose(1, 2))
-        return out / 2  # halving is exact, so it may come after out_proj, where there is less to halve
+        y = self._scan(self.scan_arguments(x, reverse=False), gate)
+        backward = self.scan_arguments(x, reverse=True)
+        del x  # a large image needs the room
+        y += self._scan(backward, gate)
+        return F.linear(y.transpose(1, 2), self.out_proj.weight / 2)  # halving is exact wherever it is done
 
-    def _scan(self, x: Tensor, gate: Tensor, reverse: bool) -> Tensor:
-        arguments = self.scan_arguments(x, reverse)
+    def _scan(self, arguments: dict[str, Any], gate: Tensor) -> Tensor:
         y = selective_scan(**arguments, z=gate, method=self.discretization, backend=self.backend)
         assert isinstance(y, Tensor)
         return y
