@@ -1,6 +1,7 @@
 """Settings: recipes by name and path, names that do not exist, values of the wrong kind."""
 
 import argparse
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +95,8 @@ def test_unknown_recipe_and_missing_file(tmp_path):
 def test_every_recipe_loads():
     for name in recipes():
         assert isinstance(load(name), Config)
+
+
+def test_every_recipe_is_documented():
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    assert [name for name in recipes() if f"`{name}`" not in page] == []
