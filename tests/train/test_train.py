@@ -69,6 +69,19 @@ def test_another_seed_other_weights(finished, tmp_path):
     assert weights(tmp_path) != weights(finished[1])
 
 
+def test_runs_that_share_a_data_seed_see_the_same_images(tmp_path):
+    def seen(seed, data_seed):
+        config = small(tmp_path / f"{seed}-{data_seed}", seed=seed, data__seed=data_seed, augment__mixup=0.8, epochs=1)
+        task, images = Classification(config), []
+        task.model.register_forward_pre_hook(lambda model, inputs: images.append(inputs[0].clone()))
+        train(config, task)
+        return images
+
+    one, other, third = seen(1, 5), seen(2, 5), seen(2, 6)
+    assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    assert not torch.equal(other[0], third[0])
+
+
 def test_rules_start_from_the_same_weights(tmp_path):
     states = [Classification(small(tmp_path, model__discretization=name)).model.state_dict() for name in ("zoh", "rk4")]
     assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])

@@ -167,9 +167,10 @@ class Trainer:
                 part_loss = self.task.loss(self.model, batch) / optim.accumulate
                 accelerator.backward(part_loss)
             loss += part_loss.detach()
-        norm = accelerator.clip_grad_norm_(self.model.parameters(), math.inf if optim.clip is None else optim.clip)
         if self.step % self.check_every == 0:
-            self._insist_on_finite(loss, norm, batch)
+            self._insist_on_finite(loss, batch)
+        if optim.clip is not None:
+            accelerator.clip_grad_norm_(self.model.parameters(), optim.clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
@@ -318,12 +319,16 @@ class Trainer:
         layers = self.task.diagnose(self.plain_model, self.last_batch).layers
         return max((layer.unstable for layer in layers), default=0.0)
 
-    def _insist_on_finite(self, loss: Tensor, norm: Tensor, batch: Batch) -> None:
+    def _insist_on_finite(self, loss: Tensor, batch: Batch) -> None:
         """Before the update, so that the weights can still be looked at."""
         if not math.isfinite(loss.item()):
             raise self._diverged(f"the loss is {loss.item()}", batch)
-        if not self.accelerator.scaler and not math.isfinite(norm.item()):  # a scaler skips such an update by itself
-            raise self._diverged(f"the gradient's norm is {norm.item()}", batch)
+        if self.accelerator.scaler:  # which skips an update that is not finite by itself
+            return
+        gradients = [p.grad for p in self.plain_model.parameters() if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients).item()
+        if not math.isfinite(norm):
+            raise self._diverged(f"the gradient's norm is {norm}", batch)
 
     def _diverged(self, what: str, batch: Batch | None) -> Diverged:
         diagnosis = self.task.diagnose(self.plain_model, batch) if batch else None
