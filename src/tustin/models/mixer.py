@@ -28,8 +28,8 @@ class Mixer(nn.Module):
 
         x, gate = in_proj(input)                                     shared by both directions
         u = silu(causal_conv(x));  Δ, B, C = projections of u        of each direction
-        y = selective_scan(u, Δ, A, B, C, D) · silu(gate)            from the first token on, and from the last
-        out_proj((y_forward + y_backward) / 2)
+        y = selective_scan(u, Δ, A, B, C, D)                         from the first token on, and from the last
+        out_proj((y_forward + y_backward) / 2 · silu(gate))
 
     Everything is channel-last and no tensor is flipped: convolution and scan take views and walk in either direction.
     """
@@ -59,18 +59,19 @@ class Mixer(nn.Module):
             nn.init.zeros_(self.dt_proj_b.bias)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        # Two products instead of one cut in half: their gradients need no joining, and the rows lie closer together.
-        x, gate = (
-            F.linear(tokens, half).transpose(1, 2) for half in self.in_proj.weight.chunk(2)
-        )  # (batch, d_inner, L)
-        y = self._scan(self.scan_arguments(x, reverse=False), gate)
+        # Two products instead of one cut in half: their gradients need no joining, and one can wait until it is needed.
+        to_x, to_gate = self.in_proj.weight.chunk(2)
+        x = F.linear(tokens, to_x).transpose(1, 2)  # (batch, d_inner, L)
+        y = self._scan(self.scan_arguments(x, reverse=False))
         backward = self.scan_arguments(x, reverse=True)
         del x  # a large image needs the room
-        y += self._scan(backward, gate)
-        return F.linear(y.transpose(1, 2), self.out_proj.weight / 2)  # halving is exact wherever it is done
+        y += self._scan(backward)
+        del backward
+        y = y.transpose(1, 2) * F.silu(F.linear(tokens, to_gate))
+        return F.linear(y, self.out_proj.weight / 2)  # halving is exact wherever it is done
 
-    def _scan(self, arguments: dict[str, Any], gate: Tensor) -> Tensor:
-        y = selective_scan(**arguments, z=gate, method=self.discretization, backend=self.backend)
+    def _scan(self, arguments: dict[str, Any]) -> Tensor:
+        y = selective_scan(**arguments, method=self.discretization, backend=self.backend)
         assert isinstance(y, Tensor)
         return y
 
