@@ -25,7 +25,7 @@ class StopRequest:
         self.number = 0
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        if self.number:
+        if self.number and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.number = number
 

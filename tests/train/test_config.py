@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tustin.train import load, recipes
+from tustin.train import load, recipes, train
 from tustin.train.config import Config, keys, parse
 
 
@@ -90,6 +90,11 @@ def test_unknown_recipe_and_missing_file(tmp_path):
     (tmp_path / "broken.yaml").write_text("a: [1\n")
     with pytest.raises(ValueError, match="is not a YAML file"):
         load(tmp_path / "broken.yaml")
+
+
+def test_output_folder_is_needed():
+    with pytest.raises(ValueError, match="out is missing"):
+        train(Config())
 
 
 def test_every_recipe_loads():

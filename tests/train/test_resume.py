@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tustin.signals import Interrupted
+from tustin.signals import Interrupted, stop_requests
 from tustin.train import Display, RunFolder, train
 
 from .small import small, weights
@@ -60,6 +60,15 @@ train(small({str(tmp_path)!r}, run__save_every=3, **RECIPE), display=Signal(sign
     assert {name: weights(tmp_path, name) for name in uninterrupted} == uninterrupted
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert len(lines) == 2
+
+
+def test_second_interrupt_does_not_wait():
+    with stop_requests() as request:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # launchers repeat themselves; people who press twice mean it
+        assert request.number == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_second_process_is_refused(tmp_path):

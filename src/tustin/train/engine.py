@@ -241,8 +241,11 @@ class Trainer:
         if not all(bool(p.isfinite().all()) for p in self.plain_model.parameters()):
             raise self._diverged("a weight is not finite", None)
         loss_sum = self._mean(self.loss_sum)
-        if not self.accelerator.is_main_process:
-            return
+        if self.accelerator.is_main_process:
+            self._write(loss_sum)
+        self.accelerator.wait_for_everyone()  # a launcher ends all processes when one does, in the middle of this too
+
+    def _write(self, loss_sum: float) -> None:
         state = {
             "step": self.step,
             "records": self.records,

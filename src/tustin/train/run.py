@@ -26,12 +26,13 @@ def train(config: Config, task: Task | None = None, display: Display | None = No
     A run that is complete is not repeated: its summary is returned. `Interrupted` means that a signal stopped it after
     saving; `Diverged` that it cannot go on.
     """
+    if config.out is None:
+        raise ValueError("out is missing: it must name the output folder")
     display = display or Display()
     AcceleratorState._reset_state()  # or a second run in this process could not have another precision
     accelerator = Accelerator(cpu=config.run.device == "cpu", mixed_precision=config.run.mixed_precision)
     if not accelerator.is_main_process:
         display = Display()
-    assert config.out is not None
     folder = RunFolder(config.out)
     threads = torch.get_num_threads()
     with ExitStack() as stack:
