@@ -15,7 +15,8 @@ from tustin.train import train
 from .small import SMALL, small
 from .test_resume import Signal
 
-SETTINGS = {**SMALL, "epochs": 1, "optim.batch_size": 128, "run.save_every": 4}
+DEVICE = "cpu" if torch.accelerator.is_available() else "auto"  # whatever there is, two processes share the CPU
+SETTINGS = {**SMALL, "run.device": DEVICE, "epochs": 1, "optim.batch_size": 128, "run.save_every": 4}
 NAMED = {key.replace(".", "__"): value for key, value in SETTINGS.items()}
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs gloo")

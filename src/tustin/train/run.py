@@ -30,7 +30,9 @@ def train(config: Config, task: Task | None = None, display: Display | None = No
         raise ValueError("out is missing: it must name the output folder")
     display = display or Display()
     AcceleratorState._reset_state()  # or a second run in this process could not have another precision
-    accelerator = Accelerator(cpu=config.run.device == "cpu", mixed_precision=config.run.mixed_precision)
+    # Told nothing, Accelerate joins processes that a launcher has started only where there are GPUs.
+    cpu = config.run.device == "cpu" or not torch.accelerator.is_available()
+    accelerator = Accelerator(cpu=cpu, mixed_precision=config.run.mixed_precision)
     if not accelerator.is_main_process:
         display = Display()
     folder = RunFolder(config.out)
