@@ -1,8 +1,17 @@
 """Tustin: state-space models whose discretization is a part you choose."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .discretize import METHODS, Method, register
-from .models import create_model, diagnose, load, load_checkpoint, save
+from .registration import register_with_timm
 from .scan import check_values, selective_scan
+
+if TYPE_CHECKING:
+    from .models import create_model, load, load_checkpoint, save
+    from .models.diagnose import diagnose
 
 __version__ = "0.1.0"
 __all__ = [
@@ -17,3 +26,12 @@ __all__ = [
     "save",
     "selective_scan",
 ]
+
+register_with_timm()
+
+
+def __getattr__(name: str) -> Any:
+    """What comes from `models` is imported when it is asked for, because timm comes with it."""
+    if name in __all__:
+        return getattr(import_module(".models", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

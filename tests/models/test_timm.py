@@ -28,8 +28,12 @@ MODELS = timm.list_models("vim_*")
 NANO = timm.list_models("vim_nano_*")
 
 
-def test_registered_by_importing_tustin() -> None:
-    code = "import tustin, timm; print(*timm.list_models('vim_*'))"
+@pytest.mark.parametrize(
+    "imports", ["import timm, tustin", "import sys, tustin; assert 'timm' not in sys.modules; import timm.layers"]
+)
+def test_registered_by_importing_tustin(imports: str) -> None:
+    """In whichever order; timm, which takes long, is not imported before it is wanted."""
+    code = f"{imports}; print(*timm.list_models('vim_*'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True)
     assert done.stdout.split() == MODELS
     assert {"vim_tiny_patch16_224", "vim_base_patch16_224", "vim_nano_patch4_32"} <= set(MODELS)

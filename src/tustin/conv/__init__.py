@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import native
+from ..compiling import assume_constant_result
 from ..discretize.base import unknown
 from . import op, reference
 
@@ -70,7 +71,7 @@ def _misshapen(name: str, tensor: Tensor, expected: str) -> str:
     return f"causal_conv: {name} has shape {tuple(tensor.shape)}, expected {expected}"
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@assume_constant_result
 def _choose(name: str, device: torch.device) -> str:
     """The name of the backend to use; "auto" takes native on the CPU, and warns once if it is not there."""
     if name == "auto":

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import native
+from ..compiling import assume_constant_result
 from ..discretize.base import Method, unknown
 from . import op, reference
 from .native import refuses
@@ -50,7 +51,7 @@ BACKENDS: dict[str, Backend] = {
 }
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@assume_constant_result
 def choose(name: str, device: torch.device, method: Method) -> str:
     """The name of the backend to use; "auto" takes the first that can, and warns once where that is a slow one."""
     if name == "auto":

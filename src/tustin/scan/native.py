@@ -134,14 +134,15 @@ def backward(
 
 
 def _scratch(dtype: torch.dtype, *sizes: int) -> tuple[Tensor, ...]:
-    """Uninitialised room. Unless it is huge it is kept from call to call: fresh pages cost more than what is done there."""
+    """Uninitialised room, kept from call to call unless it is huge: fresh pages cost more than what is done there."""
     count = sum(sizes) * dtype.itemsize
     room: Tensor | None = getattr(_kept, "room", None)
     if room is None or room.numel() < count:
         room = torch.empty(count, dtype=torch.uint8)
         if count <= _KEPT_BYTES:
             _kept.room = room
-    return room[:count].view(dtype).split(sizes)
+    pieces: tuple[Tensor, ...] = room[:count].view(dtype).split(sizes)
+    return pieces
 
 
 class _Call:
