@@ -2,7 +2,7 @@
 
     python benchmarks/model.py [--threads 2] [--rounds 7] [--json FILE]
 
-Both models are timm's tiny ones with 16 x 16 patches in float32; the weights are random, which does not change the times.
+Both models are tiny ones with 16 x 16 patches, in float32; their weights are random, which does not change the times.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-import tustin
 from tustin.bench import machine, progress, timing
 from tustin.bench.timing import Task, Timing
 
@@ -165,7 +164,9 @@ def checks(times: dict[Case, Timing], memory: dict[Case, int]) -> list[Check]:
     ]
 
 
-def show(times: dict[Case, Timing], memory: dict[Case, int], parts: dict[str, dict[str, float]], verdicts: list[Check]) -> None:
+def show(
+    times: dict[Case, Timing], memory: dict[Case, int], parts: dict[str, dict[str, float]], verdicts: list[Check]
+) -> None:
     console = Console()
     table = Table("case", "ms", "spread", "growth of memory", title="Time per call (median), and its spread")
     for case, t in times.items():
@@ -178,7 +179,9 @@ def show(times: dict[Case, Timing], memory: dict[Case, int], parts: dict[str, di
     console.print(table)
     table = Table("claim (ratio)", "required", "measured", "holds", title="Checks")
     for check in verdicts:
-        table.add_row(check.claim, f"{check.relation} {check.bound:g}", f"{check.measured:.2f}", "yes" if check.holds else "no")
+        table.add_row(
+            check.claim, f"{check.relation} {check.bound:g}", f"{check.measured:.2f}", "yes" if check.holds else "no"
+        )
     console.print(table)
 
 

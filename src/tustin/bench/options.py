@@ -40,14 +40,12 @@ class Options:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options to the parser of `tustin bench scan`."""
-    parser.add_argument(
-        "--quick", action="store_true", help="under a minute: fewer lengths and repeats, slow peers less"
-    )
+    parser.add_argument("--quick", action="store_true", help="about a minute: fewer shapes and repeats, no slow peers")
     parser.add_argument("--methods", nargs="+", type=_method, metavar="NAME", help="only these rules (default: all)")
     parser.add_argument(
-        "--lengths", nargs="+", type=_positive, metavar="L", help="default: 64 197 785 6085; quick: 64 197 6085"
+        "--lengths", nargs="+", type=_positive, metavar="L", help="default: 64 197 785 6085; quick: 197 6085"
     )
-    parser.add_argument("--batch-sizes", nargs="+", type=_positive, metavar="BATCH", help="default: 1 8")
+    parser.add_argument("--batch-sizes", nargs="+", type=_positive, metavar="BATCH", help="default: 1 8; quick: 8")
     parser.add_argument("--dtype", choices=DTYPES, default=_DEFAULTS["dtype"], help="of the inputs (default: float32)")
     parser.add_argument(
         "--layout",
@@ -64,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=BACKENDS,
         metavar="NAME",
-        help=f"default: {' '.join(BACKENDS)}; quick: no compiled",
+        help=f"default: {' '.join(BACKENDS)}; quick: {' '.join(BACKENDS[:2])}",
     )
     parser.add_argument(
         "--json", nargs="?", const="-", type=_output, metavar="FILE", help="everything as JSON, into FILE or instead"
@@ -78,13 +76,13 @@ def from_arguments(args: argparse.Namespace) -> Options:
     """The options of a parsed command line, with the defaults filled in."""
     return Options(
         methods=tuple(dict.fromkeys(args.methods or METHODS)),
-        lengths=tuple(sorted(set(args.lengths or ((64, 197, 6085) if args.quick else (64, 197, 785, 6085))))),
-        batch_sizes=tuple(sorted(set(args.batch_sizes or (1, 8)))),
+        lengths=tuple(sorted(set(args.lengths or ((197, 6085) if args.quick else (64, 197, 785, 6085))))),
+        batch_sizes=tuple(sorted(set(args.batch_sizes or ((8,) if args.quick else (1, 8))))),
         dtype=args.dtype,
         layout=args.layout,
         threads=args.threads or torch.get_num_threads(),
         repeats=args.repeats or (3 if args.quick else 7),
-        backends=tuple(dict.fromkeys(args.backends or (BACKENDS[:-1] if args.quick else BACKENDS))),
+        backends=tuple(dict.fromkeys(args.backends or (BACKENDS[:2] if args.quick else BACKENDS))),
         quick=args.quick,
     )
 
