@@ -94,10 +94,11 @@ def _serve(connection: Connection) -> None:
         except EOFError:
             return
         try:
-            connection.send((True, requests[name](*arguments)))
+            answer: tuple[bool, object] = True, requests[name](*arguments)
         except Exception as error:  # the one who asked decides what to make of it
-            connection.send((False, f"{type(error).__name__}: {error}"))
-        gc.collect()
+            answer = False, f"{type(error).__name__}: {error}"
+        gc.collect()  # before the answer, which lets the next one start its turn
+        connection.send(answer)
 
 
 def _first_calls(cell: Cell) -> tuple[float, float]:

@@ -79,8 +79,9 @@ def _check_kind(name: str, tensor: object, required: bool) -> None:
 
 def _check_input_matrix(name: str, tensor: Tensor, batch: int, D: int, L: int, N: int) -> None:
     shape = tuple(tensor.shape)
-    grouped = len(shape) == 4 and shape[1] > 0 and D % shape[1] == 0 and shape == (batch, shape[1], N, L)
-    if shape not in ((D, N), (batch, N, L)) and not grouped:
+    # By the number of dimensions first: comparing a symbolic batch size with D would tie torch.export to batch ≠ D.
+    expected = {2: (D, N), 3: (batch, N, L), 4: (batch, *shape[1:2], N, L)}.get(len(shape))
+    if shape != expected or (len(shape) == 4 and (shape[1] == 0 or D % shape[1])):
         forms = f"(D, N) = {(D, N)}, (batch, N, L) = {(batch, N, L)} or (batch, G, N, L) = ({batch}, G, {N}, {L})"
         raise ValueError(_misshapen(name, tensor, f"{forms} with G dividing {D}"))
 
