@@ -24,6 +24,9 @@ from .workloads import Cell
 _WARM_UP_BELOW = 0.2
 """Calls of fewer seconds than this are made once untimed at every turn: caches and threads are then as in a loop."""
 
+_LONG = 4.0
+"""Seconds of a first call that is not made again to learn how long the next takes; the first ever imports a lot."""
+
 
 class Worker:
     """The process; it starts while the constructor returns, and asks nothing of the one that started it."""
@@ -104,7 +107,7 @@ def _serve(connection: Connection) -> None:
 def _first_calls(cell: Cell) -> tuple[float, float]:
     torch.set_num_threads(cell.threads)
     first = timing.time_once(_call(cell))
-    if first > _WARM_UP_BELOW and cell.backend != workloads.COMPILED:  # which compiles at the first call
+    if first > _LONG and cell.backend != workloads.COMPILED:  # which compiles at the first call
         return first, first
     return first, timing.time_once(_call(cell))
 

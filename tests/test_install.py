@@ -1,0 +1,29 @@
+"""Installing where there is no C++ compiler: one clear sentence, or, when asked for, a package without the kernels."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CMAKE = shutil.which("cmake")
+
+
+@pytest.mark.skipif(not CMAKE, reason="cmake is not installed; pip brings its own when it builds the package")
+@pytest.mark.parametrize("without_native", [False, True])
+def test_no_compiler(tmp_path: Path, without_native: bool) -> None:
+    environment = os.environ | {"CXX": str(tmp_path / "no-such-compiler")} | ({"TUSTIN_NO_NATIVE": "1"} if without_native else {})
+    command = [str(CMAKE), "-S", str(ROOT), "-B", str(tmp_path / "build")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    said = " ".join(done.stderr.split())
+    if without_native:
+        assert done.returncode == 0, said
+        assert "installing without the native CPU backend" in done.stdout
+    else:
+        assert done.returncode != 0
+        assert "need a C++17 compiler" in said
+        assert "set TUSTIN_NO_NATIVE=1 to install without them" in said
