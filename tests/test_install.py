@@ -16,7 +16,9 @@ CMAKE = shutil.which("cmake")
 @pytest.mark.skipif(not CMAKE, reason="cmake is not installed; pip brings its own when it builds the package")
 @pytest.mark.parametrize("without_native", [False, True])
 def test_no_compiler(tmp_path: Path, without_native: bool) -> None:
-    environment = os.environ | {"CXX": str(tmp_path / "no-such-compiler")} | ({"TUSTIN_NO_NATIVE": "1"} if without_native else {})
+    environment = os.environ | {"CXX": str(tmp_path / "no-such-compiler")}
+    if without_native:
+        environment["TUSTIN_NO_NATIVE"] = "1"
     command = [str(CMAKE), "-S", str(ROOT), "-B", str(tmp_path / "build")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     said = " ".join(done.stderr.split())
