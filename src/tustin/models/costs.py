@@ -154,10 +154,10 @@ def _kept(model: VisionMamba, L: int) -> tuple[int, int]:
     d, D, N, rank = _sizes(model)
     stream, projections = L * d, L * (rank + 2 * N)
     channels = L * D
-    # Residual stream, its norm, x and gate, the result of one direction; of the other: u, projections, Δ, result.
-    inference = 2 * stream + 2 * channels + channels + (3 * channels + projections)
+    # Residual stream, its norm, the result of one direction; of the other: u, projections, Δ, result.
+    inference = 2 * stream + channels + (3 * channels + projections)
     states = -(-L // _CHUNK) * D * N
     direction = 2 * channels + projections + states  # u, Δ
     norm = 3 * stream  # what goes in, the same over its size, what comes out
-    block = norm + 2 * channels + 2 * direction + channels  # the last: what out_proj reads
+    block = norm + channels + 2 * direction + 4 * channels  # x; sum of directions, gate, its SiLU, product
     return inference, len(model.layers) * block + norm

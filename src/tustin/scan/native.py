@@ -117,7 +117,7 @@ def backward(
     slices = _library().tustin_slices(channels, call.scan.groups_B, call.scan.groups_C)
     for name, matrix in (("B", B), ("C", C)):
         constant = matrix.ndim == 2
-        gradients[name] = torch.empty_like(matrix, dtype=A.dtype if constant else matrix.dtype)
+        gradients[name] = matrix.new_empty(matrix.shape, dtype=A.dtype) if constant else torch.empty_like(matrix)
         call.matrix(f"d_{name}", gradients[name])
         partials[f"partial_{name}"] = batch * (channels * N if constant else slices * L * N)
 

@@ -103,7 +103,9 @@ def _(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) -> list[Tenso
     tensors = dict(zip(_GRADIENTS, arguments, strict=False))
     dense = ("u", "delta", "B", "C", "z")
     return [
-        torch.empty_like(t) if name in dense else t.new_empty(t.shape) for name, t in tensors.items() if t is not None
+        torch.empty_like(t) if name in dense and t.ndim > 2 else t.new_empty(t.shape)
+        for name, t in tensors.items()
+        if t is not None
     ]
 
 
