@@ -27,9 +27,9 @@ SANITIZE := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -std=
   -ffp-contract=fast -fno-math-errno -Wno-psabi -DTUSTIN_LEVEL=baseline -DTUSTIN_CHUNK=32 '-DTUSTIN_METHODS(X)=X(mamba) X(bil)'
 sanitize: $(READY)
 	@$(MAKE) --no-print-directory -j2 $(SANITIZED)/_native.so
-	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 \
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
 	TUSTIN_NATIVE_LIBRARY=$(SANITIZED)/_native.so \
-	$(BIN)/python -m pytest -q -n 2 -k "mamba or bil or conv" tests/scan/test_native_accuracy.py tests/conv
+	$(BIN)/python -m pytest -q -k "mamba or bil or conv" tests/scan/test_native_accuracy.py tests/conv/test_conv.py
 
 $(SANITIZED)/_native.so: $(SANITIZED)/scan.o $(SANITIZED)/conv.o $(SANITIZED)/native.o
 	$(CXX) $(SANITIZE) -shared $^ -o $@
