@@ -21,7 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tustin.bench import machine, progress, timing
+from tustin.bench.checks import Check
 from tustin.bench.timing import Task, Timing
+from tustin.files import write_text
 
 OURS, PEER = "vim_tiny_patch16_224", "deit_tiny_patch16_224"
 LARGE = 1248  # 6084 patches
@@ -65,20 +67,6 @@ CASES = (
     Case("ViM-tiny bil, 224, batch 8, training step", OURS, training=True),
     Case("DeiT-tiny, 224, batch 8, training step", PEER, training=True),
 )
-
-
-@dataclass(frozen=True)
-class Check:
-    """One promise: a ratio and its bound."""
-
-    claim: str
-    relation: str
-    bound: float
-    measured: float
-
-    @property
-    def holds(self) -> bool:
-        return self.measured >= self.bound if self.relation == "≥" else self.measured <= self.bound
 
 
 def time_all(rounds: int, report: Callable[[str, int, int], None]) -> dict[Case, Timing]:
@@ -156,11 +144,14 @@ def _group(operation: str) -> str:
 def checks(times: dict[Case, Timing], memory: dict[Case, int]) -> list[Check]:
     ours, peer, slow, ours_large, peer_large, ours_step, peer_step = (times[case].median for case in CASES)
     return [
-        Check("inference at 224, batch 8: ViM : DeiT", "≤", 1.3, ours / peer),
-        Check("inference at 224, batch 8: reference backend : native", "≥", 30, slow / ours),
-        Check(f"inference at {LARGE}, batch 1: DeiT : ViM", "≥", 2.8, peer_large / ours_large),
-        Check(f"peak memory at {LARGE}, batch 1: ViM : DeiT", "≤", 1.0, memory[CASES[3]] / memory[CASES[4]]),
-        Check("training step at 224, batch 8: ViM : DeiT", "≤", 1.6, ours_step / peer_step),
+        Check(claim, relation, bound, round(ratio, 2), None)
+        for claim, relation, bound, ratio in (
+            ("inference at 224, batch 8: ViM : DeiT", "≤", 1.3, ours / peer),
+            ("inference at 224, batch 8: reference backend : native", "≥", 30, slow / ours),
+            (f"inference at {LARGE}, batch 1: DeiT : ViM", "≥", 2.8, peer_large / ours_large),
+            (f"peak memory at {LARGE}, batch 1: ViM : DeiT", "≤", 1.0, memory[CASES[3]] / memory[CASES[4]]),
+            ("training step at 224, batch 8: ViM : DeiT", "≤", 1.6, ours_step / peer_step),
+        )
     ]
 
 
@@ -210,7 +201,7 @@ def main() -> int:
             "shares": parts,
             "checks": [asdict(check) | {"holds": check.holds} for check in verdicts],
         }
-        args.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        write_text(args.json, json.dumps(result, indent=2) + "\n")
     return 0
 
 
