@@ -23,6 +23,7 @@ from accelerate import Accelerator
 
 from tustin.data import Images, training_batches
 from tustin.doctor import collect
+from tustin.files import write_text
 from tustin.train import Config, RunFolder, Trainer, classification, load
 
 ROUNDS = 5
@@ -100,7 +101,7 @@ def main() -> None:
         share = f"data and engine {statistics.median(shares):.1%} of an update ({spread})"
         print(f"{method:5} {BATCH / middle['engine']:7.1f} images/s; {times}; {share}", flush=True)
     if args.json:
-        args.json.write_text(json.dumps({"machine": collect(), "results": results}, indent=2, default=str) + "\n")
+        write_text(args.json, json.dumps({"machine": collect(), "results": results}, indent=2, default=str) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -24,6 +25,15 @@ def poisoned_memory() -> Iterator[None]:
     torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms, without importing the compiler
     yield
     torch.set_deterministic_debug_mode(before)
+
+
+@pytest.fixture
+def own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compilers keep their caches in a folder of the test."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
 """Running the native backend on every CPU level, and judging it by the float64 reference."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -71,3 +74,9 @@ def assert_follows(x: Arguments, least: float = 0.0, but: tuple[str, ...] = (), 
             both = (torch.cat([t.flatten(), t.new_tensor([floor])]) for t in (got[what], value))
             assert got[what].shape == value.shape
             assert_close(*both, table, f"{what} on {level}")
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A program in a process of its own, for what depends on the environment or on how a process starts."""
+    command = [sys.executable, "-W", "default", "-c", code]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=120)

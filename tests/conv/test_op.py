@@ -1,11 +1,6 @@
 """The convolution as a PyTorch operator, the choice of backend, and its errors."""
 
-import os
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +8,8 @@ import torch
 from torch import Tensor
 
 from tests.conv.test_conv import filters
-from tests.native import needs_native
+from tests.native import needs_native, run_python
 from tustin.conv import causal_conv
-
-
-@pytest.fixture
-def own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compilers keep their caches in a folder of the test."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
 
 
 def arguments(batch: int = 2, D: int = 24, L: int = 50, K: int = 4) -> list[Tensor]:
@@ -154,11 +140,6 @@ def test_threads_at_once_do_not_disturb_each_other() -> None:
     for worker in workers:
         worker.join()
     assert all(torch.equal(got[i], alone[i]) for i in range(4))
-
-
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "default", "-c", code]
-    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=120)
 
 
 @needs_native

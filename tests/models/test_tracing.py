@@ -1,8 +1,5 @@
 """The model seen by compilers, exporters and other number formats."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,16 +8,7 @@ from tests.models.test_vim import build, images
 from tustin.scan import BACKENDS
 
 _MISSING = BACKENDS["native"].missing()
-pytestmark = pytest.mark.skipif(bool(_MISSING), reason=str(_MISSING))
-
-
-@pytest.fixture(autouse=True)
-def own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compilers keep their caches in a folder of the test."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
+pytestmark = [pytest.mark.skipif(bool(_MISSING), reason=str(_MISSING)), pytest.mark.usefixtures("own_caches")]
 
 
 def test_compile_without_a_graph_break() -> None:

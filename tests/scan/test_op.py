@@ -1,31 +1,21 @@
 """The scan as a PyTorch operator: what traces, transforms or moves it must see the same function."""
 
 import multiprocessing
-import os
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.native import run_python
 from tests.systems import OPTIONAL, system
 from tustin import native, selective_scan
 
-pytestmark = pytest.mark.skipif(bool(native.missing()), reason=str(native.missing()))
-
-
-@pytest.fixture(autouse=True)
-def own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compilers keep their caches in a folder of the test."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
+pytestmark = [
+    pytest.mark.skipif(bool(native.missing()), reason=str(native.missing())),
+    pytest.mark.usefixtures("own_caches"),
+]
 
 
 def scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
@@ -152,11 +142,6 @@ def test_fork_after_threads_have_run() -> None:
     assert child.exitcode == 0
     assert torch.equal(torch.from_numpy(got), out)
     assert torch.equal(torch.from_numpy(gradient), torch.autograd.grad(out.sum(), x[0])[0])
-
-
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "default", "-c", code]
-    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=120)
 
 
 def test_without_the_library_everything_else_works() -> None:
