@@ -1,0 +1,159 @@
+"""The folder of a study: the plan, and a file for each run that has ended; every file is whole or absent.
+
+study.json                  what is compared, and with which settings
+results/METHOD-SEED.json    how one run ended
+runs/METHOD-SEED/           the output folder of that run, as `tustin train` writes it
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+
+from ..files import write_text
+
+__all__ = ["PLAN", "Plan", "Result", "Study", "read_study", "result_path", "run_folder"]
+
+PLAN = "study.json"
+
+
+class _Record:
+    """A dataclass that is one JSON file."""
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """What `write` wrote; ValueError names a file that holds anything else."""
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:  # neither UTF-8 nor JSON
+            raise ValueError(f"{str(path)!r} is damaged: {error}") from error
+        kinds = get_type_hints(cls)
+        if not isinstance(values, dict) or values.keys() != kinds.keys():
+            raise ValueError(f"{str(path)!r} is damaged: it must hold exactly {', '.join(kinds)}")
+        for name, kind in kinds.items():
+            if not _is(values[name], kind):
+                raise ValueError(f"{str(path)!r} is damaged: {name} is {values[name]!r}")
+        return cls(**values)
+
+    def write(self, path: Path) -> None:
+        assert dataclasses.is_dataclass(self)
+        write_text(path, json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n")
+
+
+def _is(value: object, kind: Any) -> bool:
+    """Whether a value read from JSON is of the type that a field declares."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return value in inner
+    if origin is UnionType:
+        return any(_is(value, one) for one in inner)
+    if origin is list:
+        return isinstance(value, list) and all(_is(item, inner[0]) for item in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_is(item, inner[1]) for item in value.values())
+    if kind is Any:
+        return True
+    if kind in (NoneType, None):
+        return value is None
+    return isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Plan(_Record):
+    """What a study compares, and how its result is judged."""
+
+    recipe: str
+    """Name of a shipped recipe, or the path of a file."""
+    methods: list[str]
+    seeds: list[int]
+    baseline: str
+    """The method that the others are compared with."""
+    metric: str
+    """Name of what is compared, in `train.METRICS`."""
+    level: float
+    """Significance level of the test."""
+    threshold: float
+    """The smallest difference that matters in practice, in the unit of the metric."""
+    settings: dict[str, Any]
+    """Where the runs differ from the recipe."""
+    threads: int
+    """CPU threads of a run; the last bits of its result depend on them."""
+    config: dict[str, Any]
+    """Every setting that the runs share, by its dotted name."""
+    environment: dict[str, Any]
+    """Where the study was planned."""
+
+    def runs(self) -> list[tuple[str, int]]:
+        """Method and seed of every run; one seed after the other, so that an unfinished study is balanced."""
+        return [(method, seed) for seed in self.seeds for method in self.methods]
+
+
+@dataclass(frozen=True)
+class Result(_Record):
+    """How one run ended."""
+
+    method: str
+    seed: int
+    status: Literal["done", "failed"]
+    error: str | None = None
+    diagnosis: dict[str, Any] | None = None
+    """Where a run that failed went wrong: `tustin.Diagnosis.as_facts`."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """At the best epoch, by their names in `train.METRICS`; empty for a run that failed."""
+    best_epoch: int = 0
+    train_seconds: float = 0.0
+    samples_per_second: float = 0.0
+    """Over all epochs of training, evaluation aside."""
+    curve: list[dict[str, Any]] = field(default_factory=list)
+    """A record an epoch, as in metrics.jsonl; of a run that failed, as far as it came."""
+    environment: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Study:
+    """All that a folder holds."""
+
+    plan: Plan
+    results: list[Result]
+    """In the order of the plan, those that failed included."""
+    missing: list[tuple[str, int]]
+    """Method and seed of the runs that have not ended."""
+    damaged: Mapping[Path, str] = field(default_factory=dict)
+    """Result files that cannot be read, and why; their runs are missing."""
+
+
+def result_path(folder: Path, method: str, seed: int) -> Path:
+    return folder / "results" / f"{method}-{seed}.json"
+
+
+def run_folder(folder: Path, method: str, seed: int) -> Path:
+    return folder / "runs" / f"{method}-{seed}"
+
+
+def read_study(folder: str | Path) -> Study:
+    """The plan and the results in the folder of a study."""
+    folder = Path(folder)
+    if not (folder / PLAN).is_file():
+        raise FileNotFoundError(f"there is no study in {str(folder)!r}: {PLAN} is missing")
+    plan = Plan.read(folder / PLAN)
+    results: list[Result] = []
+    missing: list[tuple[str, int]] = []
+    damaged: dict[Path, str] = {}
+    for run in plan.runs():
+        path = result_path(folder, *run)
+        try:
+            result = Result.read(path)
+            if (result.method, result.seed) != run:
+                raise ValueError(f"{str(path)!r} is damaged: it holds {result.method}, seed {result.seed}")
+            results.append(result)
+        except FileNotFoundError:
+            missing.append(run)
+        except ValueError as error:
+            missing.append(run)
+            damaged[path] = str(error)
+    return Study(plan, results, missing, damaged)
