@@ -1,0 +1,137 @@
+"""Studies with made-up results, so that what must come out of them is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tustin.study import Plan, Result, Study
+from tustin.study.results import PLAN, result_path
+
+ENVIRONMENT = {
+    "versions": {"tustin": "0.1.0", "torch": "2.15.0"},
+    "commit": "0" * 40,
+    "platform": "Linux",
+    "cpu": {"model": "A processor", "cores": 2},
+    "gpus": [],
+    "device": "cpu",
+    "backend": "native",
+    "threads": 1,
+}
+PAPER_METHODS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
+OFFSETS = {"zoh": 0.0, "foh": -0.9, "bil": 1.1, "pol": 0.3, "hoh": 1.9, "rk4": 0.05}
+SPEEDS = {"zoh": 820.0, "foh": 800.0, "bil": 900.0, "pol": 760.0, "hoh": 740.0, "rk4": 700.0}
+EPOCHS = 12
+
+
+def plan(methods: Sequence[str] = PAPER_METHODS, seeds: int = 10, **changes: Any) -> Plan:
+    complete = Plan(
+        recipe="digits",
+        methods=list(methods),
+        seeds=list(range(seeds)),
+        baseline="zoh",
+        metric="top1",
+        level=0.05,
+        threshold=0.7,
+        settings={"epochs": EPOCHS},
+        threads=1,
+        config={"epochs": EPOCHS, "model.name": "vim_nano_patch4_stride2_8", "optim.base_lr": 0.04, "data.path": None},
+        environment=ENVIRONMENT,
+    )
+    return replace(complete, **changes)
+
+
+def accuracy(method: str, seed: int) -> float:
+    """The seed moves all methods together, and each of them a little by itself."""
+    own = sum(map(ord, method)) * 37 + seed * 101
+    return 95 + OFFSETS.get(method, 0.0) + 0.3 * ((seed * 7) % 5 - 2) + 0.05 * (own % 11 - 5)
+
+
+def done(method: str, seed: int, value: float | None = None, metric: str = "top1") -> Result:
+    """A run that ended well, with `value` at its best epoch."""
+    value = accuracy(method, seed) if value is None else value
+    curve = [
+        {
+            "epoch": epoch,
+            "updates": 11 * epoch,
+            "train_loss": 2.0 / epoch,
+            "samples_per_second": 800.0,
+            "train_seconds": 0.7 * epoch,
+            metric: value - 30 / epoch + 30 / (EPOCHS - 1) if epoch < EPOCHS else value - 0.1,
+        }
+        for epoch in range(1, EPOCHS + 1)
+    ]
+    companions = {"top5": 99.5 + 0.01 * seed, "loss": 2 - value / 100} if metric == "top1" else {}
+    speed = SPEEDS.get(method, 800.0) * (1 + 0.01 * (seed % 3))
+    return Result(
+        method,
+        seed,
+        "done",
+        metrics={metric: value, **companions},
+        best_epoch=EPOCHS - 1,
+        train_seconds=7000 / speed,
+        samples_per_second=speed,
+        curve=curve,
+        environment=ENVIRONMENT,
+    )
+
+
+def failed(method: str, seed: int) -> Result:
+    """A run that diverged in its second epoch."""
+    return Result(
+        method,
+        seed,
+        "failed",
+        error="the loss is nan at update 14 (epoch 2)",
+        diagnosis={
+            "discretization": method,
+            "stable": [-2.785, 0.0],
+            "first_non_finite": {
+                "layer": "layers.0.mixer",
+                "tensor": "y (backward)",
+                "count": 3,
+                "total": 640,
+                "first_value": "nan",
+                "first_index": [0, 1, 2],
+            },
+            "layers": [
+                {"layer": "layers.0.mixer", "direction": "forward", "z_range": [-1.5, -0.001], "unstable": 0.0},
+                {"layer": "layers.0.mixer", "direction": "backward", "z_range": [-11.3, -0.6], "unstable": 0.42},
+            ],
+            "healthy": False,
+        },
+        curve=done(method, seed).curve[:1],
+        environment=ENVIRONMENT,
+    )
+
+
+def study(of: Plan | None = None, run: Callable[[str, int], Result | None] = done) -> Study:
+    """Every run of the plan as `run` makes it; None is a run that is missing."""
+    of = of or plan()
+    results = {key: run(*key) for key in of.runs()}
+    return Study(
+        of,
+        [result for result in results.values() if result],
+        [key for key, result in results.items() if not result],
+    )
+
+
+def with_gains(gains: Sequence[float], method: str = "bil", **changes: Any) -> Study:
+    """Two methods, the second better than the baseline by `gains`, one a seed."""
+    base = plan(("zoh", method), len(gains), **changes)
+    metric = base.metric
+    return study(
+        base,
+        lambda name, seed: done(name, seed, 50.0 + seed + (gains[seed] if name == method else 0.0), metric=metric),
+    )
+
+
+def write(folder: Path, study: Study) -> Path:
+    """The folder of a study, as its runner writes it."""
+    (folder / "results").mkdir(parents=True)
+    study.plan.write(folder / PLAN)
+    for result in study.results:
+        result.write(result_path(folder, result.method, result.seed))
+    return folder

@@ -1,0 +1,289 @@
+"""The statistics against hand calculation, scipy, simulation, and the paper's own numbers."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from tustin.study import stats
+from tustin.study.paper_figures import PAPER
+from tustin.study.stats import Verdict, analyse, detectable_gain, holm, sign_flip_test, spread
+
+from .studies import done, failed, plan, study, with_gains
+
+PAPER_GAINS = {name: told.gain for name, told in (PAPER["cifar100"].gains or {}).items() if told.p == "< 0.001"}
+
+
+# --- the test ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("differences", "p"),
+    [
+        ([1.0], 1 / 2),
+        ([-1.0], 1.0),
+        ([0.0], 1.0),
+        ([1.0, 2.0], 1 / 4),
+        ([2.0, -1.0], 2 / 4),  # 3 and 1 of 3, 1, -1, -3
+        ([3.0, 2.0, -1.0], 2 / 8),  # 6 and 4
+        ([1.0, 1.0, -1.0], 4 / 8),  # 3, and 1 three times
+        ([1.0, 0.0], 2 / 4),
+        ([0.0, 0.0, 0.0], 1.0),
+        ([4.0, 3.0, 2.0, 1.0], 1 / 16),
+        ([4.0, 3.0, 2.0, -1.0], 2 / 16),
+        ([-4.0, -3.0, -2.0, -1.0], 1.0),
+    ],
+)
+def test_small_examples_by_hand(differences: list[float], p: float) -> None:
+    assert sign_flip_test(differences) == p
+
+
+@pytest.mark.parametrize(("method", "gain"), PAPER_GAINS.items())
+def test_the_papers_gains_over_ten_seeds_that_all_improve(method: str, gain: float) -> None:
+    spreads = np.linspace(0.2, 1.8, 10) * gain
+    assert spreads.mean() == pytest.approx(gain)
+    assert sign_flip_test(spreads.tolist()) == 1 / 1024
+    comparison = analyse(with_gains(spreads.tolist(), method)).comparisons[0]
+    assert comparison.p == comparison.p_holm == 1 / 1024
+    assert comparison.gain is not None
+    assert comparison.gain.mean == pytest.approx(gain)
+    assert comparison.verdict == (Verdict.ABOVE if gain >= 0.7 else Verdict.SMALL)
+
+
+def test_the_papers_p_value_of_foh_means_a_loss() -> None:
+    """A one-sided p above one half cannot come with a gain."""
+    generator = np.random.default_rng(1)
+    for differences in generator.normal(size=(200, 6)):
+        if sign_flip_test(differences.tolist()) > 0.5:
+            assert differences.mean() < 0
+
+
+@pytest.mark.parametrize("n", [2, 5, 8, 10])
+def test_exact_p_values_are_those_of_scipy(n: int) -> None:
+    generator = np.random.default_rng(n)
+    for _ in range(3):
+        method, baseline = generator.normal(0.3, 1, n), generator.normal(0, 1, n)
+        theirs = scipy_stats.permutation_test(
+            (method, baseline),
+            lambda x, y, axis: np.mean(x - y, axis=axis),
+            permutation_type="samples",
+            alternative="greater",
+            n_resamples=np.inf,
+        )
+        assert sign_flip_test((method - baseline).tolist()) == pytest.approx(theirs.pvalue, abs=1e-12)
+
+
+def test_ties_that_rounding_parts_are_still_ties() -> None:
+    """Accuracies are fractions of the same number of images; written as decimals they are no longer exact."""
+    values = [100 * k / 297 for k in (283, 285, 281, 280, 286)]
+    baseline = [100 * k / 297 for k in (281, 284, 282, 278, 285)]
+    images = [2, 1, -1, 2, 1]
+    by_hand = sum(sum(s * d for s, d in zip(signs, images, strict=True)) >= 5 for signs in product((1, -1), repeat=5))
+    assert sign_flip_test([x - y for x, y in zip(values, baseline, strict=True)]) == by_hand / 32
+
+
+def test_many_pairs_are_sampled_and_never_give_zero() -> None:
+    n = stats.EXACT_UP_TO + 1
+    assert sign_flip_test([1.0] * n) == 1 / (1 + stats.SAMPLED_PATTERNS)
+    differences = np.random.default_rng(0).normal(0.2, 1, n).tolist()
+    sampled = sign_flip_test(differences)
+    assert sampled == sign_flip_test(differences)
+    assert sampled == pytest.approx(np.mean(stats._all_sums(differences) >= sum(differences)), abs=0.005)
+
+
+def test_rate_of_false_positives_over_null_studies() -> None:
+    generator = np.random.default_rng(0)
+    baseline = generator.normal(95, 1, (2000, 10))
+    method = generator.normal(95, 1, (2000, 10))
+    rate = np.mean([sign_flip_test(differences) <= 0.05 for differences in (method - baseline).tolist()])
+    assert 0.03 <= rate <= 0.07
+
+
+def test_rate_of_null_studies_of_six_methods_with_any_false_positive() -> None:
+    """The methods share a baseline, so that their tests depend on each other; Holm's correction must still hold."""
+    generator = np.random.default_rng(0)
+    values = generator.normal(95, 1, (2000, 6, 8))
+    any_shown = [
+        min(holm([sign_flip_test(differences) for differences in (runs[1:] - runs[0]).tolist()])) <= 0.05
+        for runs in values
+    ]
+    assert 0.01 <= np.mean(any_shown) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 2000)
+
+
+# --- correction, interval, effect -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("p", "corrected"),
+    [
+        ([], []),
+        ([0.3], [0.3]),
+        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),  # 4·0.005, 3·0.01, 2·0.03, and 0.04 not below 0.06
+        ([0.5, 0.6], [1.0, 1.0]),
+        ([0.02, 0.02], [0.04, 0.04]),
+    ],
+)
+def test_holm_by_hand(p: list[float], corrected: list[float]) -> None:
+    assert holm(p) == pytest.approx(corrected)
+
+
+def test_spread_is_that_of_the_textbook() -> None:
+    found = spread([1.0, 2.0, 4.0, 5.0])
+    assert found is not None
+    assert (found.n, found.mean) == (4, 3.0)
+    assert found.std == pytest.approx(math.sqrt(10 / 3))
+    assert found.low is not None
+    assert found.high is not None
+    assert 1.0 <= found.low < 3.0 < found.high <= 5.0
+    assert found == spread([1.0, 2.0, 4.0, 5.0])
+
+
+def test_interval_covers_the_mean_about_as_often_as_documented() -> None:
+    """Nominally 95 %; with ten values a bootstrap interval is too narrow, and docs/statistics.md says so."""
+    generator = np.random.default_rng(0)
+    intervals = [spread(values) for values in generator.normal(size=(300, 10)).tolist()]
+    covered = np.mean([found.low <= 0 <= found.high for found in intervals])
+    assert 0.84 <= covered <= 0.96
+
+
+def test_spread_of_little() -> None:
+    assert spread([]) is None
+    assert spread([3.0]) == stats.Spread(1, 3.0, None, None, None)
+    assert spread([3.0, 3.0, 3.0]) == stats.Spread(3, 3.0, 0.0, 3.0, 3.0)
+    assert spread([0.0, 0.0]) == stats.Spread(2, 0.0, 0.0, 0.0, 0.0)
+
+
+def test_cohens_d_is_that_of_the_differences() -> None:
+    gains = [1.0, 2.0, 4.0, 5.0, 3.0]
+    found = analyse(with_gains(gains)).comparisons[0].cohens_d
+    assert found == pytest.approx(3.0 / math.sqrt(2.5))
+
+
+@pytest.mark.parametrize(("n", "level"), [(8, 0.05), (10, 0.05), (10, 0.01)])
+def test_a_detectable_gain_is_detected_four_times_of_five(n: int, level: float) -> None:
+    gain = detectable_gain(1.0, n, level)
+    assert gain is not None
+    generator = np.random.default_rng(n)
+    found = np.mean([sign_flip_test(generator.normal(gain, 1, n).tolist()) <= level for _ in range(1500)])
+    assert found == pytest.approx(stats.POWER, abs=0.05)
+
+
+def test_the_detectable_gain_is_the_formula() -> None:
+    """Ten pairs can reach 51/1024, the largest multiple of 1/1024 below 0.05."""
+    t = scipy_stats.t(9)
+    assert detectable_gain(2.0, 10, 0.05) == pytest.approx((t.ppf(1 - 51 / 1024) + t.ppf(0.8)) * 2 / math.sqrt(10))
+    assert detectable_gain(2.0, 4, 0.05) is None, "1/16 is above the level"
+
+
+# --- a study ----------------------------------------------------------------------------------------------------------
+
+
+def test_verdicts() -> None:
+    found = {comparison.method: comparison for comparison in analyse(study()).comparisons}
+    assert list(found) == ["foh", "bil", "pol", "hoh", "rk4"]
+    assert found["hoh"].verdict == found["bil"].verdict == Verdict.ABOVE
+    assert found["pol"].verdict == Verdict.SMALL
+    assert found["rk4"].verdict == Verdict.NOT_SHOWN
+    assert found["foh"].verdict == Verdict.WORSE
+    assert found["foh"].gain is not None
+    assert found["foh"].gain.high is not None
+    assert found["foh"].gain.high < 0
+    assert found["foh"].p == 1.0
+    assert found["foh"].p_loss == 1 / 1024
+    assert found["hoh"].p_holm == 5 / 1024
+    assert all(comparison.pairs == 10 for comparison in found.values())
+
+
+def test_a_gain_at_the_threshold_is_above_it() -> None:
+    assert analyse(with_gains([0.7] * 6)).comparisons[0].verdict == Verdict.ABOVE
+    assert analyse(with_gains([0.69] * 6)).comparisons[0].verdict == Verdict.SMALL
+    assert analyse(with_gains([0.69] * 6, threshold=0.5)).comparisons[0].verdict == Verdict.ABOVE
+
+
+def test_where_lower_is_better_a_lower_value_is_the_gain() -> None:
+    lower = analyse(with_gains([-0.3, -0.2, -0.4, -0.3, -0.5, -0.3], metric="loss", threshold=0.1)).comparisons[0]
+    assert min(lower.gains) > 0
+    assert lower.p == 1 / 64
+    assert lower.verdict == Verdict.ABOVE
+    higher = analyse(with_gains([0.3, 0.2, 0.4, 0.3, 0.5, 0.3], metric="loss", threshold=0.1)).comparisons[0]
+    assert higher.verdict == Verdict.WORSE
+
+
+def test_the_level_is_a_parameter() -> None:
+    gains = [1.0] * 6
+    assert analyse(with_gains(gains, level=0.05)).comparisons[0].verdict == Verdict.ABOVE
+    assert analyse(with_gains(gains, level=0.01)).comparisons[0].verdict == Verdict.OPEN, "1/64 cannot be below 0.01"
+
+
+def test_pairs_are_seeds_with_which_both_finished() -> None:
+    def run(method: str, seed: int):
+        if (method, seed) in (("zoh", 1), ("bil", 2)):
+            return None
+        return failed(method, seed) if (method, seed) == ("bil", 3) else done(method, seed)
+
+    found = analyse(study(plan(("zoh", "bil", "pol"), 10), run))
+    bil, pol = found.comparisons
+    assert bil.seeds == (0, 4, 5, 6, 7, 8, 9)
+    assert pol.seeds == (0, 2, 3, 4, 5, 6, 7, 8, 9)
+    assert bil.p == 1 / 2**7
+    zoh, of_bil, _ = found.methods
+    assert (zoh.done, zoh.failed, zoh.missing) == (9, 0, 1)
+    assert (of_bil.done, of_bil.failed, of_bil.missing) == (8, 1, 1)
+    assert of_bil.numbers["top1"].n == 8
+
+
+def test_one_seed_concludes_nothing() -> None:
+    found = analyse(study(plan(seeds=1)))
+    assert {comparison.verdict for comparison in found.comparisons} == {Verdict.OPEN}
+    assert all(comparison.p in (0.5, 1.0) for comparison in found.comparisons)
+    assert all(comparison.detectable is None for comparison in found.comparisons)
+    assert found.methods[0].numbers["top1"].std is None
+
+
+def test_too_few_seeds_for_so_many_methods() -> None:
+    """Six seeds give 1/64, and Holm's correction over five methods makes 0.08 of it."""
+    assert {c.verdict for c in analyse(study(plan(seeds=6))).comparisons} == {Verdict.OPEN}
+    assert Verdict.ABOVE in {c.verdict for c in analyse(study(plan(("zoh", "hoh", "bil"), 6))).comparisons}
+
+
+def test_one_method_has_nothing_to_be_compared_with() -> None:
+    found = analyse(study(plan(("zoh",))))
+    assert found.comparisons == ()
+    assert found.methods[0].numbers["top1"].n == 10
+
+
+def test_a_baseline_that_never_finished_leaves_no_pairs() -> None:
+    found = analyse(study(run=lambda method, seed: failed(method, seed) if method == "zoh" else done(method, seed)))
+    assert all(comparison.pairs == 0 and comparison.p is None for comparison in found.comparisons)
+    assert {comparison.verdict for comparison in found.comparisons} == {Verdict.OPEN}
+    assert found.methods[0].numbers == {}
+
+
+def test_a_method_without_pairs_does_not_count_in_the_correction() -> None:
+    found = analyse(study(plan(("zoh", "bil", "rk4"), 5), lambda m, s: failed(m, s) if m == "rk4" else done(m, s)))
+    bil, rk4 = found.comparisons
+    assert bil.p == bil.p_holm == 1 / 32
+    assert rk4.p_holm is None
+
+
+def test_equal_results_are_not_a_gain() -> None:
+    found = analyse(with_gains([0.0] * 8)).comparisons[0]
+    assert (found.p, found.cohens_d, found.detectable, found.verdict) == (1.0, None, None, Verdict.NOT_SHOWN)
+
+
+def test_an_equal_gain_everywhere_has_no_effect_size() -> None:
+    found = analyse(with_gains([0.28] * 8)).comparisons[0]
+    assert found.gain is not None
+    assert found.gain.std == 0.0
+    assert found.cohens_d is None
+    assert found.verdict == Verdict.SMALL
+
+
+def test_a_number_that_is_not_finite_is_no_result() -> None:
+    found = analyse(study(plan(("zoh", "bil"), 6), lambda m, s: done(m, s, math.nan if (m, s) == ("bil", 0) else None)))
+    assert found.comparisons[0].seeds == (1, 2, 3, 4, 5)
+    assert found.methods[1].numbers["top1"].n == 5
