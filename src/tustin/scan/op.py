@@ -1,6 +1,7 @@
 """The scan as a PyTorch operator, with its shapes and its gradient registered once for every fused backend.
 
-That is what torch.compile, torch.export, autocast, activation checkpointing and DDP see.
+That is what torch.compile, torch.export, autocast, activation checkpointing and DDP see. It is registered piece by piece,
+not with `torch.library.custom_op`, which would add to each call what a small scan takes.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from . import native
 _GRADIENTS = ("u", "delta", "A", "B", "C", "D", "z", "delta_bias", "initial_state")
 
 
-@torch.library.custom_op("tustin::selective_scan", mutates_args=(), device_types="cpu")
-def _scan(
+def _forward(
     u: Tensor,
     delta: Tensor,
     A: Tensor,
@@ -52,15 +52,13 @@ def _scan(
     return out, last_state, chunk_states
 
 
-@_scan.register_fake
-def _(u: Tensor, delta: Tensor, A: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _forward_fake(u: Tensor, delta: Tensor, A: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
     *_, keep_states = others
     last_state = A.new_empty(u.shape[0], u.shape[1], A.shape[1])
     return torch.empty_like(u), last_state, _empty_chunk_states(u, A, keep_states)
 
 
-@torch.library.custom_op("tustin::selective_scan_backward", mutates_args=(), device_types="cpu")
-def _scan_backward(
+def _backward(
     d_out: Tensor,
     d_last_state: Tensor | None,
     u: Tensor,
@@ -98,8 +96,7 @@ def _scan_backward(
     return [gradients[name] for name in _GRADIENTS if name in gradients]
 
 
-@_scan_backward.register_fake
-def _(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) -> list[Tensor]:
+def _backward_fake(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) -> list[Tensor]:
     tensors = dict(zip(_GRADIENTS, arguments, strict=False))
     dense = ("u", "delta", "B", "C", "z")
     return [
@@ -118,12 +115,14 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, d_out: Tensor | None, d_last_state: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
+def _gradient(ctx: Any, d_out: Tensor | None, d_last_state: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
     *tensors, chunk_states = ctx.saved_tensors
     if d_out is None:
         d_out = torch.zeros_like(tensors[0])
     gradients = iter(
-        _scan_backward(d_out, d_last_state, *tensors, ctx.delta_softplus, ctx.method, ctx.reverse, chunk_states)
+        torch.ops.tustin.selective_scan_backward(
+            d_out, d_last_state, *tensors, ctx.delta_softplus, ctx.method, ctx.reverse, chunk_states
+        )
     )
     return *(next(gradients) if given else None for given in ctx.given), None, None, None, None
 
@@ -132,8 +131,23 @@ def _refuse_second_derivative(ctx: Any, *gradients: Any) -> None:
     raise NotImplementedError("selective_scan: this backend has no second derivatives; use backend='reference'")
 
 
-_scan.register_autograd(_backward, setup_context=_setup_context)
-_scan_backward.register_autograd(_refuse_second_derivative)
+_TENSORS = "Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, Tensor? delta_bias"
+_ARGUMENTS = f"{_TENSORS}, Tensor? initial_state, bool delta_softplus, str method, bool reverse"
+
+torch.library.define("tustin::selective_scan", f"({_ARGUMENTS}, bool keep_states) -> (Tensor, Tensor, Tensor)")
+torch.library.impl("tustin::selective_scan", "cpu", _forward)
+torch.library.register_fake("tustin::selective_scan", _forward_fake)
+torch.library.register_autograd("tustin::selective_scan", _gradient, setup_context=_setup_context)
+
+torch.library.define(
+    "tustin::selective_scan_backward",
+    f"(Tensor d_out, Tensor? d_last_state, {_ARGUMENTS}, Tensor chunk_states) -> Tensor[]",
+)
+torch.library.impl("tustin::selective_scan_backward", "cpu", _backward)
+torch.library.register_fake("tustin::selective_scan_backward", _backward_fake)
+torch.library.register_autograd("tustin::selective_scan_backward", _refuse_second_derivative)
+
+_scan = torch.ops.tustin.selective_scan.default
 
 
 def scan(
