@@ -54,7 +54,7 @@ class Images:
                 if not self.skip_corrupt:
                     return {"error": f"{error}; --data.skip_corrupt true counts and skips such files"}
                 continue
-            _seed(seed)
+            seed_augmentation(seed)
             images.append((self.transform(image), self.labels[index]))
         skipped = len(keys) - len(images)
         if not images:
@@ -94,12 +94,17 @@ class Images:
         source = self.sources[index]
         if not isinstance(source, Path):
             return Image.fromarray(source).convert(self.mode)
-        try:
-            with warnings.catch_warnings(action="ignore"), Image.open(source) as image:  # odd metadata is no concern
-                return image.convert(self.mode)
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise ValueError(f"cannot read the image {str(source)!r}: {reason}") from error
+        return read_image(source, self.mode)
+
+
+def read_image(path: Path, mode: str) -> Image.Image:
+    """The image in the mode "RGB" or "L"; what cannot be read is a ValueError that names the file."""
+    try:
+        with warnings.catch_warnings(action="ignore"), Image.open(path) as image:  # odd metadata is no concern
+            return image.convert(mode)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ValueError(f"cannot read the image {str(path)!r}: {reason}") from error
 
 
 def folder(path: str | Path, training: bool, num_classes: int | None = None) -> Images:
@@ -151,7 +156,7 @@ def cifar(name: str, path: str | Path, training: bool, download: bool) -> Images
     return Images(list(data.data), list(data.targets), list(data.classes), training)
 
 
-def _seed(seed: int) -> None:
+def seed_augmentation(seed: int) -> None:
     """Everything that timm's and torchvision's augmentation draws from."""
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002, the generator that timm reads

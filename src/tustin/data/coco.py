@@ -1,0 +1,224 @@
+"""COCO: photographs, and of every object in them the class, the box and the mask.
+
+    train2017/ val2017/                            the images
+    annotations/instances_{train,val}2017.json     what is in them
+
+A crowd, many objects under one mask, is nothing to learn from: training leaves crowds out, and images that show nothing
+else. In evaluation what is found there counts neither for nor against a model, which COCO's own code sees to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torchvision import tv_tensors
+from torchvision.ops import masks_to_boxes
+from torchvision.transforms import v2
+
+from .batches import Batch, Key
+from .images import read_image, seed_augmentation
+from .rle import decode
+
+__all__ = ["Coco", "coco", "large_scale_jitter"]
+
+Target: TypeAlias = dict[str, Tensor]
+Jitter: TypeAlias = Callable[[Tensor, Target], tuple[Tensor, Target]]
+
+
+@dataclass(frozen=True)
+class Photo:
+    """An image and what is in it, as the file of annotations says."""
+
+    id: int
+    path: Path
+    height: int
+    width: int
+    objects: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Coco:
+    """Batches have "images", a list of tensors (3, height, width) from 0 to 1, "targets" and "skipped".
+
+    In training a target is a dict of boxes (n, 4) as left, top, right, bottom, labels (n) from 1 and masks (n, height,
+    width); n may be 0. In evaluation images have their own sizes, and a target is the "image_id" alone. An image that
+    cannot be read is replaced by another of the batch in training, and left out in evaluation.
+    """
+
+    photos: list[Photo]
+    classes: list[str]
+    category_ids: list[int]
+    """The number of each class in the file; label i is that of the i-th, counted from 1."""
+    annotations: dict[str, Any]
+    """The whole file, for evaluation."""
+    training: bool
+    skip_corrupt: bool = False
+    jitter: Jitter | None = None
+
+    def __len__(self) -> int:
+        return len(self.photos)
+
+    def __getitems__(self, keys: list[Key]) -> Batch:
+        samples: list[tuple[Tensor, dict[str, Any]]] = []
+        for index, seed in keys:
+            try:
+                samples.append(self._sample(self.photos[index], seed))
+            except ValueError as error:
+                if not self.skip_corrupt:
+                    return {"error": f"{error}; --data.skip_corrupt true counts and skips such files"}
+        skipped = len(keys) - len(samples)
+        if self.training:
+            if not samples:
+                return {"error": f"none of the {len(keys)} images of a batch can be used"}
+            samples += [samples[i % len(samples)] for i in range(skipped)]
+        images, targets = [image for image, _ in samples], [target for _, target in samples]
+        return {"images": images, "targets": targets, "skipped": skipped}
+
+    def _sample(self, photo: Photo, seed: int) -> tuple[Tensor, dict[str, Any]]:
+        picture = read_image(photo.path, "RGB")
+        if picture.size != (photo.width, photo.height):
+            told = f"{photo.width} x {photo.height}"
+            raise ValueError(f"{str(photo.path)!r} is {picture.width} x {picture.height}, its annotations say {told}")
+        image = v2.functional.to_image(picture)
+        if not self.training:
+            return v2.functional.to_dtype(image, scale=True).as_subclass(Tensor), {"image_id": photo.id}
+        assert self.jitter is not None
+        seed_augmentation(seed)
+        return self.jitter(image, self._target(photo))
+
+    def _target(self, photo: Photo) -> Target:
+        size = photo.height, photo.width
+        boxes = torch.tensor([_corners(one["bbox"], *size) for one in photo.objects], dtype=torch.float32)
+        labels = [self.category_ids.index(one["category_id"]) + 1 for one in photo.objects]
+        masks = [decode(one["segmentation"], *size) for one in photo.objects]
+        return {
+            "boxes": tv_tensors.BoundingBoxes(boxes.reshape(-1, 4), format="XYXY", canvas_size=size),  # type: ignore[call-overload]
+            "labels": torch.tensor(labels, dtype=torch.int64),
+            "masks": tv_tensors.Mask(torch.stack(masks) if masks else torch.zeros(0, *size, dtype=torch.uint8)),
+        }
+
+
+def coco(path: str | Path, training: bool, skip_corrupt: bool = False) -> Coco:
+    """The images of `path`/train2017 or `path`/val2017.
+
+    An object that cannot be learned from, because its box has no area say, is refused by name, or with `skip_corrupt`
+    left out.
+    """
+    part = "train2017" if training else "val2017"
+    folder, file = Path(path) / part, Path(path) / "annotations" / f"instances_{part}.json"
+    for needed in (folder, file):
+        if not needed.exists():
+            raise FileNotFoundError(
+                f"there is no {str(needed)!r}; data.path must name a folder with train2017/, val2017/ and annotations/"
+            )
+    content = _read(file)
+    categories = sorted(content["categories"], key=lambda category: int(category["id"]))
+    photos = {
+        image["id"]: Photo(image["id"], folder / image["file_name"], image["height"], image["width"])
+        for image in content["images"]
+    }
+    known = {category["id"] for category in categories}
+    crowded = set()
+    for annotation in content["annotations"]:
+        photo = photos.get(annotation["image_id"])
+        wrong = _what_is_wrong(annotation, photo, known)
+        if wrong and not skip_corrupt:
+            raise ValueError(
+                f"annotation {annotation['id']} in {str(file)!r}: {wrong}; --data.skip_corrupt true leaves it out"
+            )
+        if wrong or photo is None:
+            continue
+        if annotation.get("iscrowd"):
+            crowded.add(photo.id)
+        else:
+            photo.objects.append(annotation)
+    used = [photo for photo in photos.values() if not training or photo.objects or photo.id not in crowded]
+    if not used:
+        raise ValueError(f"{str(file)!r} names no image that can be used")
+    return Coco(
+        used,
+        classes=[str(category["name"]) for category in categories],
+        category_ids=[int(category["id"]) for category in categories],
+        annotations={} if training else content,
+        training=training,
+        skip_corrupt=skip_corrupt,
+    )
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{str(file)!r} is not JSON: {error}") from error
+    needed = {
+        "images": {"id", "file_name", "height", "width"},
+        "annotations": {"id", "image_id", "category_id", "bbox", "segmentation"},
+        "categories": {"id", "name"},
+    }
+    for name, keys in needed.items():
+        entries = content.get(name) if isinstance(content, dict) else None
+        if not isinstance(entries, list):
+            raise ValueError(f"{str(file)!r} has no list {name!r}")
+        for entry in entries:
+            if missing := keys - entry.keys():
+                raise ValueError(f"an entry of {name!r} in {str(file)!r} has no {sorted(missing)[0]!r}: {entry}"[:300])
+    assert isinstance(content, dict)
+    return content
+
+
+def _what_is_wrong(annotation: dict[str, Any], photo: Photo | None, categories: set[int]) -> str | None:
+    if photo is None:
+        return f"there is no image {annotation['image_id']}"
+    if annotation["category_id"] not in categories:
+        return f"there is no category {annotation['category_id']}"
+    left, top, right, bottom = _corners(annotation["bbox"], photo.height, photo.width)
+    if right <= left or bottom <= top:
+        inside = f"an image of {photo.width} x {photo.height}, {photo.path.name}"
+        return f"its box {annotation['bbox']} (left, top, width, height) has no area in {inside}"
+    return None
+
+
+def _corners(box: Sequence[float], height: int, width: int) -> tuple[float, float, float, float]:
+    """COCO's left, top, width, height as left, top, right, bottom, inside the image."""
+    left, top, right, bottom = box[0], box[1], box[0] + box[2], box[1] + box[3]
+    return max(0.0, left), max(0.0, top), min(float(width), right), min(float(height), bottom)
+
+
+def large_scale_jitter(
+    side: int, mean: Sequence[float], scale: tuple[float, float] = (0.1, 2.0), flip: float = 0.5
+) -> Jitter:
+    """Images of `side` x `side`: flipped or not, of 0.1 to 2 times that size, then cropped, or filled with `mean`."""
+    colour = [round(255 * value) for value in mean]
+    transform = v2.Compose(
+        [
+            v2.RandomHorizontalFlip(flip),
+            v2.ScaleJitter((side, side), scale, antialias=True),
+            v2.RandomCrop(side, pad_if_needed=True, fill={tv_tensors.Image: colour, tv_tensors.Mask: 0}),
+            v2.ToDtype({tv_tensors.Image: torch.float32, "others": None}, scale=True),
+        ]
+    )
+
+    def jitter(image: Tensor, target: Target) -> tuple[Tensor, Target]:
+        image, target = transform(image, target)
+        return image.as_subclass(Tensor), visible({name: value.as_subclass(Tensor) for name, value in target.items()})
+
+    return jitter
+
+
+def visible(target: Target) -> Target:
+    """What of the objects can still be seen: those with a pixel left, and their boxes not larger than that needs."""
+    shown = target["masks"].flatten(1).any(1)
+    boxes, labels, masks = (target[name][shown] for name in ("boxes", "labels", "masks"))
+    if len(boxes):
+        tight = masks_to_boxes(masks)  # to the pixel, where an annotation may be finer
+        boxes = torch.cat(
+            [torch.maximum(boxes[:, :2], tight[:, :2] - 1), torch.minimum(boxes[:, 2:], tight[:, 2:] + 2)], dim=1
+        )
+    large = ((boxes[:, 2:] - boxes[:, :2]) >= 1).all(1)
+    return {"boxes": boxes[large], "labels": labels[large], "masks": masks[large]}

@@ -1,0 +1,89 @@
+"""Masks as COCO writes them: polygons, or the lengths of runs of equal pixels, column by column."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["coco_library", "decode", "encode"]
+
+
+def coco_library() -> ModuleType:
+    """faster-coco-eval, which comes with the extra `detection`."""
+    try:
+        import faster_coco_eval
+    except ImportError as error:
+        raise RuntimeError("COCO's masks and figures need faster-coco-eval: pip install 'tustin[detection]'") from error
+    return faster_coco_eval
+
+
+def decode(segmentation: Any, height: int, width: int) -> Tensor:
+    """The mask (height, width) of zeros and ones that polygons or runs describe; what is neither is a ValueError."""
+    return torch.from_numpy(coco_library().mask.decode(_runs(segmentation, height, width)))
+
+
+def encode(mask: Tensor) -> dict[str, Any]:
+    """Compressed runs of a mask (height, width), in plain values."""
+    runs = coco_library().mask.encode(np.asfortranarray(mask.cpu().numpy().astype(np.uint8)))
+    return {"size": [int(side) for side in runs["size"]], "counts": _text(runs["counts"])}
+
+
+def _runs(segmentation: Any, height: int, width: int) -> dict[str, Any]:
+    """Everything is checked before it goes to the library, which is C++ and trusts what it gets."""
+    library = coco_library().mask
+    if isinstance(segmentation, list):
+        if not segmentation or not all(_is_polygon(polygon) for polygon in segmentation):
+            raise ValueError("its segmentation is not a list of polygons of at least three points")
+        merged: dict[str, Any] = library.merge(library.frPyObjects(segmentation, height, width))
+        return merged
+    if not isinstance(segmentation, dict) or not {"size", "counts"} <= segmentation.keys():
+        raise ValueError("its segmentation is neither polygons nor runs with 'size' and 'counts'")
+    if list(segmentation["size"]) != [height, width]:
+        raise ValueError(f"its mask is of {segmentation['size']}, its image of {[height, width]}")
+    counts = segmentation["counts"]
+    lengths = counts if isinstance(counts, list) else _lengths(_text(counts))
+    if not all(isinstance(length, int) and length >= 0 for length in lengths) or sum(lengths) != height * width:
+        raise ValueError(f"the runs of its mask do not add up to {height} x {width} pixels")
+    if not isinstance(counts, list):
+        return segmentation
+    runs: dict[str, Any] = library.frPyObjects(segmentation, height, width)
+    return runs
+
+
+def _is_polygon(points: Any) -> bool:
+    return (
+        isinstance(points, list)
+        and len(points) >= 6
+        and len(points) % 2 == 0
+        and all(isinstance(value, int | float) and np.isfinite(value) for value in points)
+    )
+
+
+def _text(counts: Any) -> str:
+    return counts.decode("ascii") if isinstance(counts, bytes) else str(counts)
+
+
+def _lengths(text: str) -> list[int]:
+    """The runs in compressed text: five bits a letter, low ones first, from the fourth on as the change to two before.
+
+    Text that is no such thing has none.
+    """
+    lengths: list[int] = []
+    value = shift = 0
+    for letter in text:
+        bits = ord(letter) - 48
+        if not 0 <= bits < 64:
+            return []
+        value |= (bits & 31) << shift
+        shift += 5
+        if bits & 32:
+            continue
+        if bits & 16:
+            value -= 1 << shift
+        lengths.append(value + (lengths[-2] if len(lengths) > 2 else 0))
+        value = shift = 0
+    return [] if shift else lengths
