@@ -384,8 +384,7 @@ def _run_train(args: argparse.Namespace) -> None:
     from .train import display, train
 
     summary = train(config, display=display.for_this_output())
-    shown = [name for name in ("top1", "top5") if name in summary["best"]]
-    best = ", ".join(display.metric_text(name, summary["best"][name]) for name in shown)
+    best = ", ".join(display.metrics_text(summary["best"]))
     if int(os.environ.get("RANK", "0")) == 0:
         print(f"best epoch {summary['best_epoch']}: {best}; {summary['train_seconds']:.1f} s; {config.out}")
 
@@ -460,7 +459,7 @@ def _run_eval(args: argparse.Namespace) -> None:
     if args.json:
         print_json(result)
     else:
-        metrics = ", ".join(display.metric_text(name, value) for name, value in result["metrics"].items())
+        metrics = ", ".join(display.metrics_text(result["metrics"]))
         print(f"{result['checkpoint']}, {result['discretization']}: {metrics} ({result['samples']} images)")
 
 

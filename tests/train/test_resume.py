@@ -29,7 +29,7 @@ class Signal(Display):
     def __init__(self, number, at):
         self.number, self.at = number, at
 
-    def update(self, step, batches, epochs):
+    def update(self, step, updates, place):
         if step == self.at:
             os.kill(os.getpid(), self.number)
 

@@ -17,7 +17,17 @@ from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
 
 from ..discretize.base import unknown
 
-__all__ = ["AugmentConfig", "Config", "DataConfig", "ModelConfig", "OptimConfig", "RunConfig", "load", "recipes"]
+__all__ = [
+    "AugmentConfig",
+    "Config",
+    "DataConfig",
+    "ModelConfig",
+    "OptimConfig",
+    "RunConfig",
+    "SegmentationConfig",
+    "load",
+    "recipes",
+]
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 
@@ -46,12 +56,13 @@ class ModelConfig:
 class DataConfig:
     """The images."""
 
-    name: Literal["digits", "cifar10", "cifar100", "folder"] = "folder"
-    """Which data: scikit-learn's digits, CIFAR, or a folder with train/CLASS/IMAGE and val/CLASS/IMAGE."""
+    name: Literal["digits", "cifar10", "cifar100", "folder", "ade20k", "masks", "coco"] = "folder"
+    """Which data. To classify: scikit-learn's digits, CIFAR, or a folder with train/CLASS/IMAGE and val/CLASS/IMAGE. To
+    segment: ADE20K, or masks, a folder with images, index masks and classes.txt. To detect: COCO."""
     path: str | None = None
     """Where they are; digits need none."""
     num_classes: int | None = None
-    """How many classes a folder must have; by default as many as it has."""
+    """How many classes the data must have; by default as many as they have."""
     crop_pct: float | None = None
     """Share of the side that evaluation keeps of an image; by default the model's."""
     seed: int | None = None
@@ -64,6 +75,8 @@ class DataConfig:
     """Count and skip images that cannot be read instead of stopping."""
     download: bool = True
     """Download CIFAR where it is missing."""
+    unlabelled: int = 0
+    """Masks only: the value of pixels without a class; the other values are the classes in their order."""
 
 
 @dataclass
@@ -91,6 +104,32 @@ class AugmentConfig:
 
 
 @dataclass
+class SegmentationConfig:
+    """Semantic segmentation; crops have the side model.img_size."""
+
+    long_side: int = 2048
+    """Largest long side of an image before it is scaled at random, and in evaluation."""
+    short_side: int = 512
+    """Largest short side; an image is resized, in its proportions, until it meets one of the two."""
+    min_scale: float = 0.5
+    """Smallest random scale in training."""
+    max_scale: float = 2.0
+    """Largest random scale in training."""
+    category_ratio: float = 0.75
+    """Largest share of one class among the labelled pixels of a training crop; after ten tries any crop is taken."""
+    photometric: bool = True
+    """Distort brightness, contrast, saturation and hue of training images at random."""
+    channels: int = 512
+    """Width of the UperNet head; that of the auxiliary head is half of it."""
+    auxiliary_weight: float = 0.4
+    """Weight of the auxiliary head's loss."""
+    window: Literal["whole", "slide"] = "whole"
+    """Evaluate an image as a whole, or in windows of side model.img_size whose logits are averaged."""
+    window_stride: int = 341
+    """Pixels between windows."""
+
+
+@dataclass
 class OptimConfig:
     """Batch, optimizer and schedule."""
 
@@ -101,13 +140,15 @@ class OptimConfig:
     accumulate: int = 1
     """Forward passes per update, where a batch does not fit into memory."""
     base_lr: float = 1e-3
-    """Learning rate for a batch of 512; the rate is base_lr · batch_size / 512."""
+    """Learning rate for a batch of 512; the rate is base_lr · batch_size / 512, which is printed at the start."""
     weight_decay: float = 0.05
     """Weight decay; A, D, biases, norms, position embedding and class token have none."""
-    schedule: str = "cosine"
-    """timm's schedule of the learning rate."""
+    schedule: Literal["cosine", "linear", "step", "tanh"] = "cosine"
+    """How the learning rate falls: as a cosine, a straight line, a tanh, or to a tenth every 90 epochs."""
     warmup_epochs: int = 5
     """Epochs over which the learning rate grows linearly."""
+    warmup_updates: int | None = None
+    """Updates over which it does, instead of warmup_epochs."""
     warmup_lr: float = 1e-6
     """Learning rate of the first update."""
     min_lr: float = 1e-5
@@ -137,11 +178,13 @@ class RunConfig:
     threads: int | None = None
     """CPU threads of a process; by default what PyTorch picks. Results depend on it in the last bits."""
     eval_every: int = 1
-    """Epochs between evaluations; the last epoch is always evaluated."""
+    """Epochs between evaluations; the end is always evaluated."""
+    eval_updates: int | None = None
+    """Updates between evaluations, instead of eval_every epochs."""
     eval_batch_size: int | None = None
     """Samples per forward pass in evaluation, per process; by default the training one's."""
     save_every: int = 0
-    """Updates between checkpoints inside an epoch; 0 for the end of each epoch only."""
+    """Updates between checkpoints inside an epoch; 0 for those of each epoch, or of eval_updates, only."""
     tensorboard: bool = False
     """Also write TensorBoard files; needs the extra tustin[tensorboard]."""
 
@@ -152,8 +195,12 @@ class Config:
 
     description: str = ""
     """What the recipe is for, in one line."""
+    task: Literal["classification", "segmentation", "detection"] = "classification"
+    """What the model learns to tell of an image: its class, the class of every pixel, or its objects."""
     epochs: int = 300
     """How often to go through the data."""
+    updates: int | None = None
+    """How many updates to make, instead of epochs."""
     seed: int = 0
     """Seed of everything random; the order of samples may have its own, see data.seed."""
     out: str | None = None
@@ -161,13 +208,15 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
+    segmentation: SegmentationConfig = field(default_factory=SegmentationConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "optim.batch_size", "optim.accumulate", "augment.repeats", "run.eval_every"):
+        counts = ("epochs", "updates", "optim.batch_size", "optim.accumulate", "augment.repeats")
+        for name in (*counts, "run.eval_every", "run.eval_updates"):
             value = self.get(name)
-            if value < 1:
+            if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
 
     def get(self, key: str) -> Any:

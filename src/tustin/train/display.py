@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,15 +25,16 @@ class Display:
     def line(self, text: str) -> None:
         pass
 
-    def update(self, step: int, batches: int, epochs: int) -> None:
-        """After an update: how many are done, and how many an epoch has."""
+    def update(self, step: int, updates: int, place: str) -> None:
+        """After an update: how many are done, of how many, and the same for people."""
 
-    def epoch(self, record: dict[str, Any], epochs: int) -> None:
-        self.line(epoch_line(record, epochs))
+    def epoch(self, record: dict[str, Any], place: str) -> None:
+        """After an evaluation or an epoch, with its record."""
+        self.line(record_line(record, place))
 
 
 class Lines(Display):
-    """A line an epoch, and one now and then inside a long epoch."""
+    """A line an epoch or evaluation, and one now and then in between."""
 
     def __init__(self) -> None:
         self.last = time.monotonic()
@@ -41,18 +43,18 @@ class Lines(Display):
         print(text, flush=True)
         self.last = time.monotonic()
 
-    def update(self, step: int, batches: int, epochs: int) -> None:
+    def update(self, step: int, updates: int, place: str) -> None:
         if time.monotonic() - self.last > SECONDS_BETWEEN_LINES:
-            self.line(f"epoch {(step - 1) // batches + 1}/{epochs}, update {(step - 1) % batches + 1}/{batches}")
+            self.line(place)
 
 
 class Bar(Display):
-    """The lines of the epochs above a bar with the time that is left."""
+    """The same lines above a bar with the time that is left."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
         self.progress = Progress(*columns, transient=True, refresh_per_second=2)
         self.bar = self.progress.add_task("starting", total=None)
 
@@ -66,9 +68,8 @@ class Bar(Display):
     def line(self, text: str) -> None:
         self.progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def update(self, step: int, batches: int, epochs: int) -> None:
-        epoch = (step - 1) // batches + 1
-        self.progress.update(self.bar, completed=step, total=batches * epochs, description=f"epoch {epoch}/{epochs}")
+    def update(self, step: int, updates: int, place: str) -> None:
+        self.progress.update(self.bar, completed=step, total=updates, description=place)
 
 
 class WithTensorBoard(Display):
@@ -92,29 +93,35 @@ class WithTensorBoard(Display):
     def line(self, text: str) -> None:
         self.display.line(text)
 
-    def update(self, step: int, batches: int, epochs: int) -> None:
-        self.display.update(step, batches, epochs)
+    def update(self, step: int, updates: int, place: str) -> None:
+        self.display.update(step, updates, place)
 
-    def epoch(self, record: dict[str, Any], epochs: int) -> None:
-        self.display.epoch(record, epochs)
+    def epoch(self, record: dict[str, Any], place: str) -> None:
+        self.display.epoch(record, place)
         for name, value in record.items():
-            self.writer.add_scalar(name, value, record["epoch"])
+            if isinstance(value, int | float):
+                self.writer.add_scalar(name, value, record["updates"])
 
 
 def for_this_output() -> Display:
     return Bar() if sys.stdout.isatty() else Lines()
 
 
-def epoch_line(record: dict[str, Any], epochs: int) -> str:
-    parts = [f"epoch {record['epoch']}/{epochs}", f"train loss {record['train_loss']:.4f}"]
-    shown = ("train_loss", "samples_per_second", "train_seconds")
-    parts += [metric_text(name, record[name]) for name in METRICS if name in record and name not in shown]
+def record_line(record: dict[str, Any], place: str) -> str:
+    parts = [place, f"train loss {record['train_loss']:.4f}"]
+    parts += metrics_text(record)
     parts.append(f"{record['samples_per_second']:.0f} images/s")
     if "skipped" in record:
         parts.append(f"{record['skipped']} images skipped")
     if "unstable" in record:
         parts.append(f"WARNING: up to {record['unstable']:.1%} of a layer's steps leave the rule's stability interval")
     return ", ".join(parts)
+
+
+def metrics_text(values: Mapping[str, Any]) -> list[str]:
+    """The metrics of an evaluation among `values`, each with its name and unit."""
+    of_training = ("train_loss", "samples_per_second", "train_seconds")
+    return [metric_text(name, values[name]) for name in METRICS if name in values and name not in of_training]
 
 
 def metric_text(name: str, value: float) -> str:

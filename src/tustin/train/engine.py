@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object, send_to_device
+from accelerate.utils import broadcast, gather_object, send_to_device
 from timm.optim import create_optimizer_v2
 from timm.scheduler import create_scheduler_v2
 from timm.utils import ModelEmaV3
@@ -27,6 +27,7 @@ from ..discretize import get_method
 from ..models import Diagnosis
 from ..signals import Interrupted, StopRequest, stop_requests
 from .config import Config
+from .course import Course
 from .display import Display
 from .folder import RunFolder
 from .metrics import Meter, Metric
@@ -95,21 +96,27 @@ class Trainer:
         optim = config.optim
         self.data_seed = config.seed if config.data.seed is None else config.data.seed
         self.order = Order(len(task.train_data), optim.batch_size, self.data_seed, config.augment.repeats)
-        self.updates = config.epochs * self.order.batches
+        self.course = Course.of(config, self.order.batches)
+        self.updates = self.course.updates
         self.plain_model = task.model.to(accelerator.device).train()
+        if accelerator.num_processes > 1 and accelerator.device.type != "cpu":  # statistics of the whole batch
+            self.plain_model = nn.SyncBatchNorm.convert_sync_batchnorm(self.plain_model)
         fused: dict[str, Any] = {"fused": True} if optim.name in ("adam", "adamw") else {}
         optimizer = create_optimizer_v2(
             self.plain_model, opt=optim.name, lr=optim.lr, weight_decay=optim.weight_decay, **fused
         )
+        linear = {"sched": "poly", "decay_rate": 1.0}  # the first power of what is left
+        kind: dict[str, Any] = linear if optim.schedule == "linear" else {"sched": optim.schedule}
         self.schedule, _ = create_scheduler_v2(
             optimizer,
-            sched=optim.schedule,
-            num_epochs=config.epochs,
+            **kind,
+            num_epochs=self.updates,
             warmup_lr=optim.warmup_lr,
             min_lr=optim.min_lr,
-            warmup_epochs=optim.warmup_epochs,
+            warmup_epochs=self.course.warmup,
+            decay_epochs=90 * self.order.batches,
             step_on_epochs=False,
-            updates_per_epoch=self.order.batches,
+            updates_per_epoch=1,
         )
         self.ema = ModelEmaV3(self.plain_model, decay=optim.ema, use_warmup=True) if optim.ema else None
         self.model, self.optimizer = accelerator.prepare(self.plain_model, optimizer)
@@ -117,9 +124,9 @@ class Trainer:
         self.ask_every = 1 if accelerator.num_processes == 1 else UPDATES_BETWEEN_CHECKS
 
         self.step = 0  # updates done
-        self.records: list[dict[str, Any]] = []  # one an epoch
+        self.records: list[dict[str, Any]] = []  # one an epoch, or every `run.eval_updates`
         self.best: dict[str, Any] | None = None
-        self.loss_sum = torch.zeros((), device=accelerator.device)  # of this epoch
+        self.loss_sum = torch.zeros((), device=accelerator.device)  # since the last record
         self.skipped, self.epoch_seconds, self.seconds = 0, 0.0, 0.0
         self.last_batch: Batch | None = None
 
@@ -139,12 +146,12 @@ class Trainer:
         )
         with stop_requests() as stop:
             while True:
-                if self.step // self.order.batches > len(self.records):
-                    display.epoch(self.end_epoch(), self.config.epochs)
+                if self.course.records_due(self.step) > len(self.records):
+                    display.epoch(self.end_epoch(), self.course.place(self.step))
                 if self.step == self.updates:
                     break
                 self.update(batches)
-                display.update(self.step, self.order.batches, self.config.epochs)
+                display.update(self.step, self.updates, self.course.place(self.step))
                 if self._asked_to_stop(stop):
                     self.save()
                     done = f"update {self.step} of {self.updates}"
@@ -182,23 +189,26 @@ class Trainer:
 
     def end_epoch(self) -> dict[str, Any]:
         """Evaluate, record and save."""
-        epoch, run, accelerator = self.step // self.order.batches, self.config.run, self.accelerator
+        epoch, run, accelerator = self.course.epochs_at(self.step), self.config.run, self.accelerator
+        updates = self.step - (self.records[-1]["updates"] if self.records else 0)
         self.seconds += self.epoch_seconds
         record: dict[str, Any] = {
             "epoch": epoch,
             "updates": self.step,
             "lr": self.optimizer.param_groups[-1]["lr"],
-            "train_loss": self._mean(self.loss_sum) / self.order.batches,
-            "samples_per_second": self.order.batches * self.order.batch_size / self.epoch_seconds,
+            "train_loss": self._mean(self.loss_sum) / updates,
+            "samples_per_second": updates * self.order.batch_size / self.epoch_seconds,
             "train_seconds": self.seconds,
         }
         if self.skipped:
             record["skipped"] = self.skipped
         if unstable := self._unstable():
             record["unstable"] = unstable
-        if epoch % run.eval_every == 0 or epoch == self.config.epochs:
+        if run.eval_updates or epoch % run.eval_every == 0 or self.step == self.updates:
             batch_size = run.eval_batch_size or self.batch_of_a_pass()
             model = self.ema.module if self.ema else self.plain_model
+            if accelerator.num_processes > 1:
+                broadcast(list(model.buffers()))  # running statistics, which each process has of its own share
             record |= evaluate(self.task, model, accelerator, batch_size, self.config.data.workers)
             name = self.task.primary.name
             if self.task.primary.better(record[name], self.best[name] if self.best else None):

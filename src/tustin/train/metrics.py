@@ -33,6 +33,14 @@ METRICS = {
     for metric in (
         Metric("top1", "top-1 accuracy", "%", True),
         Metric("top5", "top-5 accuracy", "%", True),
+        Metric("miou", "mean IoU", "%", True),
+        Metric("pixel_accuracy", "pixel accuracy", "%", True),
+        Metric("box_ap75", "box AP at IoU 0.75", "%", True),
+        Metric("box_ap", "box AP", "%", True),
+        Metric("box_ap50", "box AP at IoU 0.5", "%", True),
+        Metric("mask_ap75", "mask AP at IoU 0.75", "%", True),
+        Metric("mask_ap", "mask AP", "%", True),
+        Metric("mask_ap50", "mask AP at IoU 0.5", "%", True),
         Metric("loss", "validation loss", "", False),
         Metric("train_loss", "training loss", "", False),
         Metric("samples_per_second", "training throughput", "images/s", True),
@@ -46,7 +54,8 @@ class Meter(Protocol):
 
     def update(self, output: Any, batch: dict[str, Any]) -> None: ...
 
-    def result(self, gather: Gather) -> dict[str, float]: ...
+    def result(self, gather: Gather) -> dict[str, Any]:
+        """The metrics by name, and whatever else is worth a place in the record, as plain values."""
 
 
 class ClassificationMeter:

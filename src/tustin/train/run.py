@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -51,7 +52,7 @@ def train(config: Config, task: Task | None = None, display: Display | None = No
             return summary
         if task is None:
             with accelerator.main_process_first():
-                task = _classification(config)
+                task = _task(config)
         trainer = Trainer(config, task, accelerator, folder)
         if state:
             trainer.restore(state)
@@ -63,10 +64,11 @@ def train(config: Config, task: Task | None = None, display: Display | None = No
         return trainer.run(display)
 
 
-def _classification(config: Config) -> Task:
-    from .classification import Classification
-
-    return Classification(config)
+def _task(config: Config) -> Task:
+    """The task that the config names; only its own module is imported."""
+    module = import_module(f".{config.task}", __package__)
+    task: Task = getattr(module, config.task.capitalize())(config)
+    return task
 
 
 def _state_to_continue(config: Config, folder: RunFolder) -> dict[str, Any] | None:
@@ -99,8 +101,8 @@ def _introduction(trainer: Trainer, continued: bool) -> Iterator[str]:
         f"learning rate {config.optim.lr:.3g} = {config.optim.base_lr:g} x {config.optim.batch_size} / 512"
     )
     yield (
-        f"{trainer.order.size} training samples, {trainer.order.batches} updates an epoch, on {accelerator.device} "
-        f"with {torch.get_num_threads()} threads, into {trainer.folder.path}"
+        f"{trainer.order.size} training samples, {trainer.updates} updates, {trainer.order.batches} an epoch, "
+        f"on {accelerator.device} with {torch.get_num_threads()} threads, into {trainer.folder.path}"
     )
     if continued:
         yield f"continuing after update {trainer.step} of {trainer.updates}"
