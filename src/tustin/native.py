@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import mmap
 import os
-from ctypes import Structure, c_char_p, c_int, c_int32, c_int64, c_void_p
+from ctypes import c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,46 @@ LIBRARY_VARIABLE = "TUSTIN_NATIVE_LIBRARY"
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 """What the kernels read and write, by its number in csrc/scan.h."""
 
+_ABSENT = (0,) * 6
+_LARGE_BYTES = 8 << 20
+_HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux only
 _forked = False
 
 
-class StridedTensor(Structure):
-    """TustinTensor of csrc/scan.h; all zero where an argument is not given."""
-
-    _fields_ = [("data", c_void_p), ("dtype", c_int32), ("stride", c_int64 * 4)]
+TENSOR = "Pi4x4q"
+"""TustinTensor of csrc/scan.h for `struct`, which packs all the arguments of a call at once, faster than ctypes."""
 
 
-def strided(tensor: Tensor) -> StridedTensor:
-    """A tensor of at most four dimensions, any strides and any of `DTYPES`. It must outlive the call."""
-    return StridedTensor(tensor.data_ptr(), DTYPES[tensor.dtype], tensor.stride())
+def fields(tensor: Tensor | None) -> tuple[int, ...]:
+    """What a `TENSOR` holds of a tensor of at most four dimensions, any strides and any of `DTYPES`; zeros of none.
+
+    The tensor must outlive the call.
+    """
+    if tensor is None:
+        return _ABSENT
+    return tensor.data_ptr(), DTYPES[tensor.dtype], *tensor.stride(), *_ABSENT[2 + tensor.ndim :]
+
+
+def address(tensor: Tensor | None) -> int:
+    """Where a contiguous tensor lies; it must outlive the call."""
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def empty_like(tensor: Tensor) -> Tensor:
+    """Room for an output of this shape and layout; in huge pages if it is large, for fresh small ones cost time."""
+    room = torch.empty_like(tensor)
+    if room.nbytes >= _LARGE_BYTES and _HUGE_PAGES is not None:
+        first = -(-room.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        whole_pages = (room.data_ptr() + room.nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
+        _madvise()(first, whole_pages, _HUGE_PAGES)  # a hint; the system may ignore it
+    return room
+
+
+@functools.cache
+def _madvise() -> Any:
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = c_void_p, c_size_t, c_int
+    return madvise
 
 
 def missing() -> str | None:

@@ -16,10 +16,7 @@ from torch import Tensor
 
 from .. import native
 
-# TustinConv of csrc/conv.h: four int32, four int64, eight TustinTensor. Packed at once, twice as fast as with ctypes.
-_CONV = Struct("@4i4q" + "Pi4x4q" * 8)
-_DTYPES = native.DTYPES
-_ABSENT = (0,) * 6
+_CONV = Struct(f"@4i4q{native.TENSOR * 8}")  # TustinConv of csrc/conv.h
 
 
 @functools.cache
@@ -30,16 +27,16 @@ def _function(name: str) -> Any:
 def _run(name: str, silu: bool, reverse: bool, x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> None:
     """Call the library; `rest` are the tensors after bias."""
     double = torch.float64 in (x.dtype, weight.dtype, None if bias is None else bias.dtype)
-    real = _DTYPES[torch.float64 if double else torch.float32]
-    fields = [real, silu, reverse, native.threads(), *x.shape, weight.shape[1]]
+    real = native.DTYPES[torch.float64 if double else torch.float32]
+    numbers = [real, silu, reverse, native.threads(), *x.shape, weight.shape[1]]
     for t in (x, weight, bias, *rest):
-        fields += _ABSENT if t is None else (t.data_ptr(), _DTYPES[t.dtype], *t.stride(), *_ABSENT[2 + t.ndim :])
-    if _function(name)(_CONV.pack(*fields)):
+        numbers += native.fields(t)
+    if _function(name)(_CONV.pack(*numbers)):
         raise MemoryError("causal_conv: the native backend could not allocate its scratch memory")
 
 
 def _forward(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: bool) -> Tensor:
-    out = torch.empty_like(x)
+    out = native.empty_like(x)
     _run("tustin_conv_forward", silu, reverse, x, weight, bias, out, None, None, None, None)
     return out
 

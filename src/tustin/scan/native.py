@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import threading
-from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_void_p
+from ctypes import c_char_p, c_int, c_int32, c_int64
+from struct import Struct
 from typing import Any
 
 import torch
@@ -13,22 +13,12 @@ from torch import Tensor
 
 from .. import native
 from ..discretize import BUILT_IN, Method
-from ..native import StridedTensor
+from ..native import TENSOR, address, fields
 
+_SCAN = Struct(f"@5i6q{TENSOR * 6}6P{TENSOR * 6}10P")
+_NO_GRADIENTS = (*fields(None) * 6, *(0,) * 10)
 _KEPT_BYTES = 64 << 20
 _kept = threading.local()
-
-
-class _Scan(Structure):
-    _fields_ = [
-        *((name, c_int32) for name in ("method", "real", "delta_softplus", "reverse", "threads")),
-        *((name, c_int64) for name in ("batch", "D", "L", "N", "groups_B", "groups_C")),
-        *((name, StridedTensor) for name in ("u", "delta", "z", "B", "C", "out")),
-        *((name, c_void_p) for name in ("A", "D_skip", "delta_bias", "initial_state", "last_state", "chunk_states")),
-        *((name, StridedTensor) for name in ("d_out", "d_u", "d_delta", "d_z", "d_B", "d_C")),
-        *((name, c_void_p) for name in ("d_last_state", "d_initial_state", "d_A", "d_D", "d_delta_bias")),
-        *((name, c_void_p) for name in ("partial_A", "partial_B", "partial_C", "partial_D", "partial_bias")),
-    ]
 
 
 def refuses(device: torch.device, method: Method) -> str | None:
@@ -73,12 +63,12 @@ def forward(
     chunk_states: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
-    call = _Call(u, delta, A, B, C, D, z, delta_bias, initial_state, delta_softplus, method, reverse, chunk_states)
-    out = torch.empty_like(u)
+    A, D, delta_bias, initial_state = _dense(A, D, delta_bias, initial_state)
+    out = native.empty_like(u)
     last_state = A.new_empty(*u.shape[:2], A.shape[1])
-    call.tensor("out", out)
-    call.pointer("last_state", last_state)
-    call.run("tustin_scan_forward")
+    head = _head(u, delta, A, B, C, z, delta_softplus, method, reverse)
+    pointers = map(address, (A, D, delta_bias, initial_state, last_state, chunk_states))
+    _run("tustin_scan_forward", *head, *fields(out), *pointers, *_NO_GRADIENTS)
     return out, last_state
 
 
@@ -100,36 +90,37 @@ def backward(
     chunk_states: Tensor,
 ) -> dict[str, Tensor]:
     """The gradient of every argument that was given, by its name."""
-    call = _Call(u, delta, A, B, C, D, z, delta_bias, initial_state, delta_softplus, method, reverse, chunk_states)
+    A, D, delta_bias, initial_state = _dense(A, D, delta_bias, initial_state)
+    d_last_state, chunk_states = _dense(d_last_state, chunk_states)
     batch, channels, L = u.shape
     N = A.shape[1]
-    call.tensor("d_out", d_out)
-    call.pointer("d_last_state", d_last_state)
-
-    gradients = {"u": torch.empty_like(u), "delta": torch.empty_like(delta)}
+    gradients = {"u": native.empty_like(u), "delta": native.empty_like(delta), "A": torch.empty_like(A)}
     if z is not None:
-        gradients["z"] = torch.empty_like(z)
-    for name, gradient in gradients.items():
-        call.tensor(f"d_{name}", gradient)
+        gradients["z"] = native.empty_like(z)
+    for name, parameter in (("D", D), ("delta_bias", delta_bias), ("initial_state", initial_state)):
+        if parameter is not None:
+            gradients[name] = torch.empty_like(parameter)
 
-    sums = batch * channels
-    partials = {"partial_A": sums * N, "partial_D": sums, "partial_bias": sums}
-    slices = _library().tustin_slices(channels, call.scan.groups_B, call.scan.groups_C)
+    sums = {"A": batch * channels * N, "D": batch * channels, "delta_bias": batch * channels}
+    slices = _library().tustin_slices(channels, _groups(B), _groups(C))
     for name, matrix in (("B", B), ("C", C)):
         constant = matrix.ndim == 2
         gradients[name] = matrix.new_empty(matrix.shape, dtype=A.dtype) if constant else torch.empty_like(matrix)
-        call.matrix(f"d_{name}", gradients[name])
-        partials[f"partial_{name}"] = batch * (channels * N if constant else slices * L * N)
+        sums[name] = batch * (channels * N if constant else slices * L * N)
+    partial = dict(zip(sums, _scratch(A.dtype, *sums.values()), strict=True))
 
-    gradients["A"] = torch.empty_like(A, memory_format=torch.contiguous_format)
-    gradients |= {name: A.new_empty(channels) for name, t in (("D", D), ("delta_bias", delta_bias)) if t is not None}
-    if initial_state is not None:
-        gradients["initial_state"] = A.new_empty(batch, channels, N)
-    for name in ("A", "D", "delta_bias", "initial_state"):
-        call.pointer(f"d_{name}", gradients.get(name))
-    for name, room in zip(partials, _scratch(A.dtype, *partials.values()), strict=True):
-        call.pointer(name, room)
-    call.run("tustin_scan_backward")
+    _run(
+        "tustin_scan_backward",
+        *_head(u, delta, A, B, C, z, delta_softplus, method, reverse),
+        *fields(None),  # out
+        *map(address, (A, D, delta_bias, initial_state, None, chunk_states)),
+        *(number for t in (d_out, gradients["u"], gradients["delta"], gradients.get("z")) for number in fields(t)),
+        *_matrix(gradients["B"]),
+        *_matrix(gradients["C"]),
+        address(d_last_state),
+        *(address(gradients.get(name)) for name in ("initial_state", "A", "D", "delta_bias")),
+        *(address(partial[name]) for name in ("A", "B", "C", "D", "delta_bias")),
+    )
     return gradients | {"B": gradients["B"].to(B.dtype), "C": gradients["C"].to(C.dtype)}
 
 
@@ -145,72 +136,42 @@ def _scratch(dtype: torch.dtype, *sizes: int) -> tuple[Tensor, ...]:
     return pieces
 
 
-class _Call:
-    """One call of the library: its argument struct, and the tensors that must live until it returns."""
+def _head(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    z: Tensor | None,
+    delta_softplus: bool,
+    method: str,
+    reverse: bool,
+) -> list[int]:
+    """The fields of TustinScan up to C."""
+    numbers = [_number(method), native.DTYPES[A.dtype], delta_softplus, reverse, native.threads()]
+    shape = [*u.shape, A.shape[1], _groups(B), _groups(C)]
+    return [*numbers, *shape, *fields(u), *fields(delta), *fields(z), *_matrix(B), *_matrix(C)]
 
-    def __init__(
-        self,
-        u: Tensor,
-        delta: Tensor,
-        A: Tensor,
-        B: Tensor,
-        C: Tensor,
-        D: Tensor | None,
-        z: Tensor | None,
-        delta_bias: Tensor | None,
-        initial_state: Tensor | None,
-        delta_softplus: bool,
-        method: str,
-        reverse: bool,
-        chunk_states: Tensor | None,
-    ) -> None:
-        self.kept: list[Tensor] = []
-        self.scan = _Scan(
-            method=method_names().index(method),
-            real=native.DTYPES[A.dtype],
-            delta_softplus=delta_softplus,
-            reverse=reverse,
-            threads=native.threads(),
-            batch=u.shape[0],
-            D=u.shape[1],
-            L=u.shape[2],
-            N=A.shape[1],
-            groups_B=_groups(B),
-            groups_C=_groups(C),
-        )
-        for name, tensor in (("u", u), ("delta", delta), ("z", z)):
-            self.tensor(name, tensor)
-        self.matrix("B", B)
-        self.matrix("C", C)
-        for name, tensor in (
-            ("A", A),
-            ("D_skip", D),
-            ("delta_bias", delta_bias),
-            ("initial_state", initial_state),
-            ("chunk_states", chunk_states),
-        ):
-            self.pointer(name, tensor)
 
-    def tensor(self, name: str, tensor: Tensor | None) -> None:
-        """A tensor of any strides and dtype; left NULL if there is none."""
-        if tensor is not None:
-            self.kept.append(tensor)
-            setattr(self.scan, name, native.strided(tensor))
+def _matrix(matrix: Tensor) -> tuple[int, ...]:
+    """The fields of B, C or a gradient: what is not constant gets its group dimension."""
+    data, dtype, *stride = fields(matrix)
+    return (data, dtype, stride[0], 0, *stride[1:3]) if matrix.ndim == 3 else (data, dtype, *stride)
 
-    def matrix(self, name: str, tensor: Tensor) -> None:
-        """B or C: what is not constant gets its group dimension."""
-        self.tensor(name, tensor.unsqueeze(1) if tensor.ndim == 3 else tensor)
 
-    def pointer(self, name: str, tensor: Tensor | None) -> None:
-        """A contiguous tensor of the compute dtype; left NULL if there is none."""
-        if tensor is not None:
-            tensor = tensor.contiguous()
-            self.kept.append(tensor)
-            setattr(self.scan, name, tensor.data_ptr())
+def _dense(*tensors: Any) -> tuple[Any, ...]:
+    """Contiguous, as the library wants all but the large tensors."""
+    return tuple(t if t is None else t.contiguous() for t in tensors)
 
-    def run(self, function: str) -> None:
-        if getattr(_library(), function)(ctypes.byref(self.scan)):
-            raise MemoryError("selective_scan: the native backend could not allocate its scratch memory")
+
+def _run(function: str, *numbers: int) -> None:
+    if getattr(_library(), function)(_SCAN.pack(*numbers)):
+        raise MemoryError("selective_scan: the native backend could not allocate its scratch memory")
+
+
+@functools.cache
+def _number(method: str) -> int:
+    return method_names().index(method)
 
 
 def _groups(matrix: Tensor) -> int:
@@ -220,8 +181,8 @@ def _groups(matrix: Tensor) -> int:
 
 @functools.cache
 def _library() -> Any:
-    native.function("tustin_scan_forward", c_int, POINTER(_Scan))
-    native.function("tustin_scan_backward", c_int, POINTER(_Scan))
+    native.function("tustin_scan_forward", c_int, c_char_p)
+    native.function("tustin_scan_backward", c_int, c_char_p)
     native.function("tustin_chunk_length", c_int)
     native.function("tustin_slices", c_int64, c_int64, c_int64, c_int64)
     native.function("tustin_method_name", c_char_p, c_int32)
