@@ -52,7 +52,7 @@ def train(config: Config, task: Task | None = None, display: Display | None = No
             return summary
         if task is None:
             with accelerator.main_process_first():
-                task = _task(config)
+                task = task_class(config)(config)
         trainer = Trainer(config, task, accelerator, folder)
         if state:
             trainer.restore(state)
@@ -64,11 +64,9 @@ def train(config: Config, task: Task | None = None, display: Display | None = No
         return trainer.run(display)
 
 
-def _task(config: Config) -> Task:
-    """The task that the config names; only its own module is imported."""
-    module = import_module(f".{config.task}", __package__)
-    task: Task = getattr(module, config.task.capitalize())(config)
-    return task
+def task_class(config: Config) -> Any:
+    """The class of the task that the config names; only its own module is imported."""
+    return getattr(import_module(f".{config.task}", __package__), config.task.capitalize())
 
 
 def _state_to_continue(config: Config, folder: RunFolder) -> dict[str, Any] | None:
