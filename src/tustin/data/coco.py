@@ -213,7 +213,7 @@ def large_scale_jitter(
 
 def visible(target: Target) -> Target:
     """What of the objects can still be seen: those with a pixel left, and their boxes not larger than that needs."""
-    shown = target["masks"].flatten(1).any(1)
+    shown = target["masks"].bool().flatten(1).any(1)
     boxes, labels, masks = (target[name][shown] for name in ("boxes", "labels", "masks"))
     if len(boxes):
         tight = masks_to_boxes(masks)  # to the pixel, where an annotation may be finer

@@ -1,9 +1,14 @@
-"""Our own checkpoints: one safetensors file that holds the weights and all that is needed to build the model again."""
+"""Our own checkpoints: one safetensors file that holds the weights and all that is needed to build the model again.
+
+A model for another task than classification is made of a Vision Mamba, `vim`, and what its `config` says besides the
+"backbone": the class builds it again as `Class(vim, **config)`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +19,22 @@ from torch import nn
 from ..discretize.base import unknown
 from ..files import replacing
 from .vim import VisionMamba
-from .weights import CheckpointError, Weights, check_discretization, digest, fit, plain_model, read
+from .weights import (
+    CheckpointError,
+    Weights,
+    check_discretization,
+    digest,
+    fit,
+    insist_on_names_and_shapes,
+    read,
+    unwrapped,
+)
 
 __all__ = ["describe", "load", "save"]
 
 _FORMAT = 1
+_CLASSES = {"VisionMamba": ".vim", "Detector": ".detector", "Segmenter": ".segmenter"}
+"""What a file may hold, and the module of each."""
 _DATA = ("input_size", "mean", "std", "interpolation", "crop_pct", "crop_mode")
 """How images are prepared: what timm's transforms read from a model's `pretrained_cfg`."""
 
@@ -33,12 +49,12 @@ def save(
     """Write a model to one safetensors file, from which `load` builds it again. The same model gives the same bytes.
 
     Args:
-        model: A VisionMamba, possibly inside the wrappers of compilation or distributed training.
+        model: A VisionMamba or a model made of one, perhaps inside the wrappers of compilation or distributed training.
         path: The file; replaced whole or not at all.
         class_names: A name for each class; by default those the model was loaded with.
         metadata: Whatever else should travel with it, as plain values: the epoch, the accuracy, the recipe.
     """
-    model = plain_model(model)
+    model = unwrapped(model)
     pretrained_cfg = getattr(model, "pretrained_cfg", {})
     if class_names is None:
         known = pretrained_cfg.get("label_names")
@@ -51,6 +67,7 @@ def save(
     description = {
         "format": _FORMAT,
         "tustin": __version__,
+        "class": type(model).__name__,
         "architecture": pretrained_cfg.get("architecture"),
         "discretization": model.config["discretization"],
         "config": model.config,
@@ -70,23 +87,37 @@ def save(
         file.write(safetensors.torch.save(tensors, {"tustin": text}))
 
 
-def load(path: str | Path, *, allow_other_discretization: bool = False, **overrides: Any) -> VisionMamba:
-    """Build the model that a file of `save` holds, in evaluation mode.
+def load(path: str | Path, *, allow_other_discretization: bool = False, **overrides: Any) -> Any:
+    """Build the model that a file of `save` holds, in evaluation mode: a VisionMamba, or the model of another task.
 
     Args:
         path: The file.
         allow_other_discretization: Accept a `discretization=` other than the one the weights were trained with.
-        overrides: Arguments of VisionMamba that shall differ from the file's: `img_size`, `drop_path_rate`, `backend`,
-            or `num_classes`, for which the head starts anew.
+        overrides: Arguments of VisionMamba that shall differ from the file's: `backend`, `drop_path_rate`, or for
+            classification also `img_size`, or `num_classes`, for which the head starts anew.
     """
     weights = read(path)
     told = _description_of(weights)
-    config = told["config"] | overrides
-    check_discretization(config["discretization"], weights, allow_other_discretization)
-    model = _build(told, config)
-    model.to(weights.tensors["pos_embed"].dtype)
-    fit(model, weights, allow_other_discretization=allow_other_discretization)
+    config = told["config"]
+    check_discretization(overrides.get("discretization", config["discretization"]), weights, allow_other_discretization)
+    if "backbone" not in config:
+        vim = _build(told, config | overrides)
+        vim.to(weights.tensors["pos_embed"].dtype)
+        fit(vim, weights, allow_other_discretization=allow_other_discretization)
+        return vim.eval()
+    vim = _build(told, config["backbone"] | overrides)
+    own = {name: value for name, value in config.items() if name not in ("backbone", "discretization")}
+    model = _class_of(told, weights.source)(vim, **own)
+    insist_on_names_and_shapes(model, weights.tensors, weights.source)
+    model.load_state_dict(weights.tensors)
     return model.eval()
+
+
+def _class_of(told: Mapping[str, Any], source: str) -> Any:
+    name = told.get("class", "VisionMamba")
+    if name not in _CLASSES:
+        raise CheckpointError(f"{source}: {unknown('class of model', name, list(_CLASSES))}")
+    return getattr(import_module(_CLASSES[name], __package__), name)
 
 
 def describe(path: str | Path) -> dict[str, Any]:
@@ -108,7 +139,7 @@ def _description_of(weights: Weights) -> dict[str, Any]:
 
 def _build(told: Mapping[str, Any], config: dict[str, Any]) -> VisionMamba:
     names = told["class_names"]
-    if names is not None and len(names) != config["num_classes"]:
+    if names is not None and "backbone" not in told["config"] and len(names) != config["num_classes"]:
         names = None
     about = {key: tuple(value) if isinstance(value, list) else value for key, value in told["data"].items()}
     about |= {"num_classes": config["num_classes"], "label_names": names}

@@ -98,6 +98,12 @@ class Detector(GeneralizedRCNN):  # type: ignore[misc]
         assert isinstance(vim, VisionMamba)
         return vim
 
+    @property
+    def pretrained_cfg(self) -> dict[str, Any]:
+        """How images are prepared and what the classes are called, as timm's models say it."""
+        about: dict[str, Any] = self.vim.pretrained_cfg
+        return about
+
     def forward(self, images: Sequence[Tensor], targets: Sequence[dict[str, Tensor]] | None = None) -> Any:
         """In evaluation one image at a time: what a batch would pad it with, the scans would see."""
         if self.training:

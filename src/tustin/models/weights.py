@@ -38,9 +38,11 @@ __all__ = [
     "check_discretization",
     "digest",
     "fit",
+    "insist_on_names_and_shapes",
     "load_checkpoint",
     "plain_model",
     "read",
+    "unwrapped",
 ]
 
 OFFICIAL = "mamba"
@@ -113,10 +115,18 @@ def load_checkpoint(
     return fit(model, weights, grid=grid, allow_other_discretization=allow_other_discretization)
 
 
-def plain_model(model: nn.Module) -> VisionMamba:
-    """The model inside the wrappers of compilation and distributed training."""
+def unwrapped(model: nn.Module) -> Any:
+    """A VisionMamba, or a model made of one, inside the wrappers of compilation and distributed training."""
     model = unwrap_model(model)
-    if not hasattr(model, "config") or not hasattr(model, "patch_embed"):
+    if not hasattr(model, "config"):
+        raise ValueError(f"expected a VisionMamba, got {type(model).__name__}")
+    return model
+
+
+def plain_model(model: nn.Module) -> VisionMamba:
+    """The same, for a VisionMamba only."""
+    model = unwrapped(model)
+    if not hasattr(model, "patch_embed"):
         raise ValueError(f"expected a VisionMamba, got {type(model).__name__}")
     return model  # type: ignore[return-value]
 
@@ -253,7 +263,7 @@ def fit(
     changes += _adapt_channels(model, state)
     changes += _adapt_positions(model, state, weights, grid)
     head = _adapt_head(model, state)
-    _insist_on_names_and_shapes(model, state, weights.source)
+    insist_on_names_and_shapes(model, state, weights.source)
     model.load_state_dict(state)
     if head and model.num_classes:
         model.reset_classifier(model.num_classes)
@@ -327,7 +337,7 @@ def _adapt_head(model: VisionMamba, state: dict[str, Tensor]) -> list[str]:
     return [f"the head starts anew: {old} classes in the file, {new} in the model" if new else "the head is left out"]
 
 
-def _insist_on_names_and_shapes(model: VisionMamba, state: Mapping[str, Tensor], source: str) -> None:
+def insist_on_names_and_shapes(model: nn.Module, state: Mapping[str, Tensor], source: str) -> None:
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     missing = [name for name in expected if name not in state]
     unexpected = [name for name in state if name not in expected]
