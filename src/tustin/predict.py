@@ -1,4 +1,4 @@
-"""`tustin predict`: the classes of images, by a checkpoint."""
+"""`tustin predict`: what a checkpoint makes of images, whatever its task."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import argparse
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from .info import at_least_one
 
-__all__ = ["DETAILS", "configure", "find_images", "predict", "run"]
+__all__ = ["DETAILS", "UnreadableError", "configure", "find_images", "names_for", "open_image", "run"]
+
+PREDICTORS = {"classification": "predict_classes", "segmentation": "predict_masks", "detection": "predict_boxes"}
+"""The module of each task: `predict` makes the results, `render` a table of them, `facts` what --json prints."""
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 """What counts as an image in a folder; a file that is named itself may end in anything."""
@@ -36,6 +41,8 @@ _SECONDS_BEFORE_A_BAR = 2.0
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("images", metavar="IMAGE", nargs="+", type=Path, help="an image, or a folder of images")
     parser.add_argument("--checkpoint", metavar="FILE", type=Path, required=True, help="a file of tustin.save")
+    parser.add_argument("--task", choices=PREDICTORS, help="insist on this task; by default the checkpoint's")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help="where pictures go (default: predictions)")
     parser.add_argument("--top", metavar="N", type=at_least_one, default=5, help="classes per image (default: 5)")
     parser.add_argument("--batch-size", metavar="N", type=at_least_one, default=8, help="images at once (default: 8)")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
@@ -43,20 +50,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from .cli import print_json, print_rich
-    from .models import load
+    from .models import describe, load
+    from .models.checkpoint import task_of
 
     paths = find_images(args.images)
+    told = describe(args.checkpoint)
+    task = task_of(told)
+    if args.task not in (None, task):
+        raise ValueError(f"{args.checkpoint} is a model for {task}, not for {args.task}")
+    predictor = import_module(f".{PREDICTORS[task]}", __package__)
     model = load(args.checkpoint)
-    if model.num_classes == 0:
-        raise ValueError(f"{args.checkpoint} has no head, so it tells no classes")
     failed: list[dict[str, str]] = []
     with _progress(len(paths)) as advance:
-        results = list(predict(model, paths, args.top, args.batch_size, failed, advance))
+        results = list(predictor.predict(model, paths, args, failed, advance))
     if args.json:
-        about = {"checkpoint": str(args.checkpoint), "discretization": model.config["discretization"]}
-        print_json({**about, "images": results, "failed": failed})
+        about = {"checkpoint": str(args.checkpoint), "discretization": told["discretization"]}
+        print_json(predictor.facts(about, results, failed))
     elif results:
-        print_rich(lambda width: [_render(results)])
+        print_rich(lambda width: [predictor.render(results)])
     for bad in failed:
         print(f"tustin: skipped {bad['image']}: {bad['reason']}", file=sys.stderr)
     if failed:
@@ -77,46 +88,17 @@ def find_images(given: Sequence[Path]) -> list[Path]:
     return found
 
 
-def predict(
-    model: Any,
-    paths: Sequence[Path],
-    top: int,
-    batch_size: int,
-    failed: list[dict[str, str]],
-    advance: Callable[[int], None] = lambda done: None,
-) -> Iterator[dict[str, Any]]:
-    """The `top` classes of every image that can be read; of the others `failed` gets the name and the reason."""
-    import torch
-    from timm.data import create_transform, resolve_model_data_config
-
-    data = resolve_model_data_config(model)
-    mode = {1: "L", 3: "RGB"}.get(data["input_size"][0])
-    if mode is None:
-        raise ValueError(f"images have 1 or 3 channels, the model expects {data['input_size'][0]}")
-    prepare = create_transform(**data)
-    names = model.pretrained_cfg.get("label_names")
-    for start in range(0, len(paths), batch_size):
-        group = paths[start : start + batch_size]
-        read = []
-        for path in group:
-            try:
-                read.append((path, prepare(_open(path, mode))))
-            except _UnreadableError as error:
-                failed.append({"image": str(path), "reason": str(error)})
-        if read:
-            with torch.inference_mode():
-                logits = model(torch.stack([image for _, image in read]).to(model.pos_embed.dtype))
-            best = logits.float().softmax(-1).topk(min(top, model.num_classes))
-            for (path, _), values, classes in zip(read, best.values.tolist(), best.indices.tolist(), strict=True):
-                told = [
-                    {"class": i, "name": names[i] if names else None, "probability": value}
-                    for value, i in zip(values, classes, strict=True)
-                ]
-                yield {"image": str(path), "top": told}
-        advance(len(group))
+def names_for(paths: Sequence[Path]) -> list[str]:
+    """A name for what is written about each image: its own without the ending, numbered where several share one."""
+    shared, seen = Counter(path.stem for path in paths), Counter[str]()
+    names = []
+    for path in paths:
+        seen[path.stem] += 1
+        names.append(path.stem if shared[path.stem] == 1 else f"{path.stem}-{seen[path.stem]}")
+    return names
 
 
-def _open(path: Path, mode: str) -> Any:
+def open_image(path: Path, mode: str) -> Any:
     """The image as training reads it: palettes resolved, transparency dropped."""
     from PIL import Image
 
@@ -124,10 +106,10 @@ def _open(path: Path, mode: str) -> Any:
         with warnings.catch_warnings(action="ignore"), Image.open(path) as file:  # odd metadata is no concern
             return file.convert(mode)
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise _UnreadableError(_reason(error)) from error
+        raise UnreadableError(_reason(error)) from error
 
 
-class _UnreadableError(Exception):
+class UnreadableError(Exception):
     """Why a file is not an image that can be read."""
 
 
@@ -160,19 +142,3 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
         yield advance
     finally:
         progress.stop()
-
-
-def _render(results: list[dict[str, Any]]) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column("image", overflow="fold")
-    table.add_column("class")
-    table.add_column("probability", justify="right", no_wrap=True)
-    for result in results:
-        table.add_section()
-        for rank, told in enumerate(result["top"]):
-            name = f"class {told['class']}" if told["name"] is None else told["name"]
-            table.add_row(result["image"] if rank == 0 else "", name, f"{told['probability']:.1%}")
-    return table

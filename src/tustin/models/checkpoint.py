@@ -30,11 +30,11 @@ from .weights import (
     unwrapped,
 )
 
-__all__ = ["describe", "load", "save"]
+__all__ = ["describe", "load", "save", "task_of"]
 
 _FORMAT = 1
-_CLASSES = {"VisionMamba": ".vim", "Detector": ".detector", "Segmenter": ".segmenter"}
-"""What a file may hold, and the module of each."""
+_TASKS = {"segmentation": (".segmenter", "Segmenter"), "detection": (".detector", "Detector")}
+"""Module and class of the models of other tasks than classification; their attribute `task` has the name."""
 _DATA = ("input_size", "mean", "std", "interpolation", "crop_pct", "crop_mode")
 """How images are prepared: what timm's transforms read from a model's `pretrained_cfg`."""
 
@@ -67,7 +67,7 @@ def save(
     description = {
         "format": _FORMAT,
         "tustin": __version__,
-        "class": type(model).__name__,
+        "task": getattr(model, "task", "classification"),
         "architecture": pretrained_cfg.get("architecture"),
         "discretization": model.config["discretization"],
         "config": model.config,
@@ -100,29 +100,28 @@ def load(path: str | Path, *, allow_other_discretization: bool = False, **overri
     told = _description_of(weights)
     config = told["config"]
     check_discretization(overrides.get("discretization", config["discretization"]), weights, allow_other_discretization)
-    if "backbone" not in config:
+    if told["task"] == "classification":
         vim = _build(told, config | overrides)
         vim.to(weights.tensors["pos_embed"].dtype)
         fit(vim, weights, allow_other_discretization=allow_other_discretization)
         return vim.eval()
     vim = _build(told, config["backbone"] | overrides)
     own = {name: value for name, value in config.items() if name not in ("backbone", "discretization")}
-    model = _class_of(told, weights.source)(vim, **own)
+    module, name = _TASKS[told["task"]]
+    model = getattr(import_module(module, __package__), name)(vim, **own)
     insist_on_names_and_shapes(model, weights.tensors, weights.source)
     model.load_state_dict(weights.tensors)
     return model.eval()
 
 
-def _class_of(told: Mapping[str, Any], source: str) -> Any:
-    name = told.get("class", "VisionMamba")
-    if name not in _CLASSES:
-        raise CheckpointError(f"{source}: {unknown('class of model', name, list(_CLASSES))}")
-    return getattr(import_module(_CLASSES[name], __package__), name)
-
-
 def describe(path: str | Path) -> dict[str, Any]:
-    """What a file of `save` says about itself: architecture, discretization, config, data, class_names, metadata."""
+    """What a file of `save` says about itself: task, architecture, discretization, config, data, class_names, metadata."""
     return _description_of(read(path))
+
+
+def task_of(described: Mapping[str, Any]) -> str:
+    """What the model of a file is for, given what `describe` says of it."""
+    return {"Segmenter": "segmentation", "Detector": "detection"}.get(described.get("class", ""), "classification")
 
 
 def _description_of(weights: Weights) -> dict[str, Any]:
@@ -134,12 +133,15 @@ def _description_of(weights: Weights) -> dict[str, Any]:
         )
     if told["format"] > _FORMAT:
         raise CheckpointError(f"{weights.source} was written by a newer version, tustin {told['tustin']}")
+    told.setdefault("task", "classification")  # the only one of files that do not say
+    if told["task"] not in ("classification", *_TASKS):
+        raise CheckpointError(f"{weights.source}: {unknown('task', told['task'], ['classification', *_TASKS])}")
     return told
 
 
 def _build(told: Mapping[str, Any], config: dict[str, Any]) -> VisionMamba:
     names = told["class_names"]
-    if names is not None and "backbone" not in told["config"] and len(names) != config["num_classes"]:
+    if names is not None and told["task"] == "classification" and len(names) != config["num_classes"]:
         names = None
     about = {key: tuple(value) if isinstance(value, list) else value for key, value in told["data"].items()}
     about |= {"num_classes": config["num_classes"], "label_names": names}
