@@ -48,6 +48,8 @@ class Detector(GeneralizedRCNN):  # type: ignore[misc]
         samples: How many of them it is trained on.
     """
 
+    task = "detection"
+
     def __init__(
         self,
         vim: VisionMamba,

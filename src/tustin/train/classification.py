@@ -25,7 +25,7 @@ class Classification:
     def __init__(self, config: Config) -> None:
         train, held_out = open_data(config.data, training=True), open_data(config.data, training=False)
         self.class_names = train.classes
-        self.model = _create_model(config, len(self.class_names))
+        self.model = model_of(config, len(self.class_names))
         facts = resolve_data_config({"crop_pct": config.data.crop_pct}, model=self.model)
         self.model.pretrained_cfg["crop_pct"] = facts["crop_pct"]  # so that checkpoints say how images are prepared
         self.train_data = _for_training(train, config, facts)
@@ -87,7 +87,8 @@ def _for_training(images: Digits | Images, config: Config, facts: dict[str, Any]
     return images.prepared(prepare, facts["input_size"][0], data.skip_corrupt, data.in_memory)
 
 
-def _create_model(config: Config, num_classes: int) -> Any:
+def model_of(config: Config, num_classes: int) -> Any:
+    """The Vision Mamba of the settings, with the weights they name, and a head for so many classes or, for 0, none."""
     settings = config.model
     arguments = {"num_classes": num_classes, "discretization": settings.discretization, **settings.args}
     if settings.img_size is not None:

@@ -21,6 +21,7 @@ __all__ = [
     "AugmentConfig",
     "Config",
     "DataConfig",
+    "DetectionConfig",
     "ModelConfig",
     "OptimConfig",
     "RunConfig",
@@ -130,6 +131,24 @@ class SegmentationConfig:
 
 
 @dataclass
+class DetectionConfig:
+    """Object detection and instance segmentation; training images have the side model.img_size."""
+
+    min_scale: float = 0.1
+    """Smallest random size of an image in training, as a share of that side."""
+    max_scale: float = 2.0
+    """Largest random size; what is too large is cropped, what is too small filled up."""
+    channels: int = 256
+    """Width of the feature pyramid and of the heads' convolutions."""
+    hidden: int = 1024
+    """Width of the linear layer of each stage of the cascade."""
+    proposals: int = 1000
+    """Boxes of an image that the cascade looks at."""
+    samples: int = 512
+    """How many of them it is trained on."""
+
+
+@dataclass
 class OptimConfig:
     """Batch, optimizer and schedule."""
 
@@ -209,6 +228,7 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     segmentation: SegmentationConfig = field(default_factory=SegmentationConfig)
+    detection: DetectionConfig = field(default_factory=DetectionConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
