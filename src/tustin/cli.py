@@ -16,8 +16,11 @@ from . import METHODS, Method, __version__, info, predict
 from .discretize.base import unknown
 from .files import write_text
 from .signals import Interrupted
+from .study import command as study
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from .train import Config
 
 
@@ -169,15 +172,17 @@ def _without_infinities(value: Any) -> Any:
 
 
 def print_rich(render: Callable[[int], Sequence[Any]]) -> None:
-    """Tables and text for the width of the terminal; plain where the output is not one.
+    """Tables and text for the width of the terminal; plain where the output is not one."""
+    print_drawn(lambda console: console.print(*render(console.width), sep="\n"))
 
-    Rendered first and written afterwards, because rich would end the program by itself on a closed pipe.
-    """
+
+def print_drawn(draw: Callable[[Console], None]) -> None:
+    """What is drawn on a console of rich. It is written afterwards: rich would end the program on a closed pipe."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)  # a formula is not markup
     with console.capture() as capture:
-        console.print(*render(console.width), sep="\n")
+        draw(console)
     text = "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, errors="replace").decode(encoding))  # a terminal without Greek letters
@@ -378,7 +383,7 @@ def _configure_train(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_train(args: argparse.Namespace) -> None:
-    config = _settings(args.recipe, args.settings)
+    config = recipe_settings(args.recipe, args.settings)
     if config is None:
         return
     from .train import display, train
@@ -389,7 +394,7 @@ def _run_train(args: argparse.Namespace) -> None:
         print(f"best epoch {summary['best_epoch']}: {best}; {summary['train_seconds']:.1f} s; {config.out}")
 
 
-def _settings(recipe: str, words: list[str]) -> Config | None:
+def recipe_settings(recipe: str, words: list[str]) -> Config | None:
     """The recipe with what the command line changes; None if it only asked to print something."""
     from .train import config
 
@@ -494,6 +499,7 @@ COMMANDS = {
             _run_train,
         ),
         Command("recipes", "list the shipped recipes", _RECIPES_DETAILS, run=_run_recipes),
+        Command("study", "compare discretizations, in pairs of runs", study.DETAILS, study.configure, study.run),
         Command("eval", "measure a checkpoint on held-out images", _EVAL_DETAILS, _configure_eval, _run_eval),
         Command(
             "info",
@@ -502,7 +508,7 @@ COMMANDS = {
             info.configure,
             info.run,
         ),
-        Command("predict", "tell the classes of images", predict.DETAILS, predict.configure, predict.run),
+        Command("predict", "tell what images show", predict.DETAILS, predict.configure, predict.run),
         Command(
             "bench",
             "measure how fast it is, beside its peers",

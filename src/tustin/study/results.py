@@ -105,7 +105,8 @@ class Result(_Record):
     """Where a run that failed went wrong: `tustin.Diagnosis.as_facts`."""
     metrics: dict[str, float] = field(default_factory=dict)
     """At the best epoch, by their names in `train.METRICS`; empty for a run that failed."""
-    best_epoch: int = 0
+    best_epoch: float = 0
+    """How often the data were gone through by then: a whole number where epochs are what is evaluated."""
     train_seconds: float = 0.0
     samples_per_second: float = 0.0
     """Over all epochs of training, evaluation aside."""

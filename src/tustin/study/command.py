@@ -1,0 +1,235 @@
+"""`tustin study`: plan and run a study, look at one, write its report."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..train import Config
+    from .results import Plan, Study
+    from .runner import Engine
+
+__all__ = ["DETAILS", "configure", "run"]
+
+DETAILS = """\
+Every other '--SETTING VALUE' is one of the recipe, for all runs ('tustin train RECIPE --help' lists them). Runs of the
+same seed start from the same weights and see the same images in the same order; only the method differs. The same
+command again continues, however the last one ended, and does nothing twice; more methods or seeds may be added.
+
+'tustin study status DIR' tells how far a study is, 'tustin study report DIR' writes the report of what is there; both
+take --json. docs/study.md says more.
+
+examples:
+  tustin study digits --out runs/study
+  tustin study digits --methods zoh,bil --seeds 5 --epochs 5 --out runs/short
+  tustin study cifar100-nano --data.path data --jobs 2 --threads-per-run 4 --out runs/cifar
+  tustin study imagenet-vim-tiny --data.path /imagenet --engine ray --ray-address auto --out /shared/study
+  tustin study status runs/study
+  tustin study report runs/study"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s RECIPE [options] [--SETTING VALUE ...]\n       %(prog)s {status,report} DIR [--json]"
+    parser.add_argument("recipe", metavar="RECIPE", help="name of a shipped recipe ('tustin recipes') or a YAML file")
+    _add_options(parser)
+    parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.set_defaults(parser=parser)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    """Nothing has a default here: what is not said is as it was in the study that continues."""
+    parser.add_argument("--out", metavar="DIR", type=Path, help="folder of the study (default: runs/study-RECIPE)")
+    parser.add_argument("--json", action="store_true", help="print counts, results so far and report files as JSON")
+    what = parser.add_argument_group("what is compared")
+    what.add_argument(
+        "--methods", metavar="A,B", type=_names, help="the rules (default: zoh,foh,bil,pol,hoh,rk4, those of the paper)"
+    )
+    what.add_argument(
+        "--seeds", metavar="N", type=_seeds, help="how many seeds, from 0 on, or a list such as 3,5 (default: 10)"
+    )
+    judged = parser.add_argument_group("how it is judged; may be changed later")
+    judged.add_argument("--baseline", metavar="METHOD", help="the method to compare the others with (default: zoh)")
+    judged.add_argument("--metric", metavar="NAME", help="what is compared (default: what the recipe's task is about)")
+    judged.add_argument("--level", metavar="P", type=float, help="significance level of the test (default: 0.05)")
+    judged.add_argument(
+        "--threshold", metavar="X", type=float, help="smallest difference that matters in practice (default: 0.7)"
+    )
+    how = parser.add_argument_group("how it runs")
+    how.add_argument(
+        "--jobs", metavar="N", type=_at_least_one, help="runs at a time (default: one per GPU, or cores / threads)"
+    )
+    how.add_argument(
+        "--threads-per-run",
+        metavar="N",
+        dest="threads",
+        type=_at_least_one,
+        help="CPU threads of a run; part of the plan, because the last bits depend on it (default: 1)",
+    )
+    how.add_argument("--engine", choices=("local", "ray"), default="local", help="where the runs go (default: local)")
+    how.add_argument(
+        "--ray-address", metavar="ADDRESS", help="the Ray cluster (default: $RAY_ADDRESS, or one is started here)"
+    )
+    how.add_argument(
+        "--keep",
+        choices=("best", "all", "nothing"),
+        default="best",
+        help="what stays of a run's files: its best model and metrics, all, or the result only (default: best)",
+    )
+    how.add_argument("--retry-failed", action="store_true", help="try runs again that failed before")
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"expected names with commas between them, got {text!r}")
+    return names
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")] if "," in text else list(range(_at_least_one(text)))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number of seeds or a list such as 3,5, got {text!r}") from None
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> None:
+    """One of the three forms of the command."""
+    forms: dict[str, Callable[[argparse.Namespace], None]] = {"status": _run_status, "report": _run_report}
+    forms.get(args.recipe, _run_recipe)(args)
+
+
+# --- tustin study RECIPE ----------------------------------------------------------------------------------------------
+
+
+def _run_recipe(args: argparse.Namespace) -> None:
+    settings = _take_options(args)
+    if "--help" in settings or "-h" in settings:
+        args.parser.print_help()
+        return
+    config = _config(args.recipe, settings)
+    if config is None:
+        return
+    from . import display
+    from .runner import run_study
+
+    folder: Path = args.out or Path("runs") / f"study-{Path(args.recipe).stem}"
+    plan = _plan(args, config, folder)
+    engine, where = _engine(args, plan)
+    shown = display.for_this_output()
+    shown.line(
+        f"{plan.recipe}: {len(plan.methods)} methods x {len(plan.seeds)} seeds, {where}, "
+        f"{plan.threads} thread{'s' * (plan.threads > 1)} each, into {folder}"
+    )
+    study = run_study(plan, config, folder, engine, shown, args.keep, args.retry_failed)
+    _tell(study, folder, args.json)
+    if all(result.status == "failed" for result in study.results):
+        raise RuntimeError(f"every run failed, the first because: {study.results[0].error}")
+
+
+def _take_options(args: argparse.Namespace) -> list[str]:
+    """Move the options that stand after the recipe into `args`; the rest are settings of the recipe."""
+    parser = _parser_like(args.parser)
+    _add_options(parser)
+    _, settings = parser.parse_known_args(args.words, args)
+    return settings
+
+
+def _parser_like(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """One that tells of mistakes in the same way."""
+    return type(parser)(prog=parser.prog, add_help=False, allow_abbrev=False)
+
+
+def _config(recipe: str, settings: list[str]) -> Config | None:
+    from ..cli import UsageError, recipe_settings
+    from ..discretize.base import unknown
+    from ..train import recipes
+    from .plan import BY_THE_STUDY
+
+    if not Path(recipe).suffix and recipe not in recipes():
+        raise UsageError(unknown("recipe", recipe, [*recipes(), "status", "report"]) + ", or the path of a YAML file")
+    for word in settings:
+        name = word.removeprefix("--").partition("=")[0]
+        if word.startswith("--") and name in BY_THE_STUDY:
+            raise UsageError(f"{name} is not a setting of all runs: {BY_THE_STUDY[name]}")
+    return recipe_settings(recipe, settings)
+
+
+def _plan(args: argparse.Namespace, config: Config, folder: Path) -> Plan:
+    from .plan import Wishes, make_plan
+
+    names = ("methods", "seeds", "baseline", "metric", "level", "threshold", "threads")
+    return make_plan(args.recipe, config, folder, Wishes(**{name: getattr(args, name) for name in names}))
+
+
+def _engine(args: argparse.Namespace, plan: Plan) -> tuple[Engine, str]:
+    """Who carries out the runs, and a few words about it."""
+    if args.engine == "ray":
+        from .ray_engine import RayEngine
+
+        return RayEngine(plan.threads, args.ray_address), "on Ray"
+    from .local_engine import LocalEngine, default_jobs
+
+    jobs = args.jobs or default_jobs(plan.threads)
+    return LocalEngine(jobs), f"{jobs} at a time"
+
+
+# --- tustin study status, tustin study report -------------------------------------------------------------------------
+
+
+def _run_status(args: argparse.Namespace) -> None:
+    folder = _folder(args)
+    if folder is None:
+        return
+    from ..cli import print_json, print_rich
+    from . import status
+    from .results import read_study
+
+    told = status.facts(read_study(folder), folder)
+    if args.json:
+        print_json(told)
+    else:
+        print_rich(lambda width: status.render(told))
+
+
+def _run_report(args: argparse.Namespace) -> None:
+    folder = _folder(args)
+    if folder is None:
+        return
+    from .results import read_study
+
+    _tell(read_study(folder), folder, args.json)
+
+
+def _folder(args: argparse.Namespace) -> Path | None:
+    """DIR of 'tustin study status DIR'; None if it only asked for help."""
+    parser = _parser_like(args.parser)
+    parser.add_argument("folder", metavar="DIR", type=Path)
+    for flag in ("--json", "--debug"):
+        parser.add_argument(flag, action="store_true")
+    if "--help" in args.words or "-h" in args.words:
+        args.parser.print_help()
+        return None
+    folder: Path = parser.parse_args(args.words, args).folder
+    return folder
+
+
+def _tell(study: Study, folder: Path, json: bool) -> None:
+    """Write the report, print its tables, and say where it is."""
+    from ..cli import print_drawn, print_json
+    from . import report, stats, status
+
+    files = report.write_report(folder)
+    if json:
+        print_json({**status.facts(study, folder), "report": [str(file) for file in files]})
+    else:
+        print_drawn(lambda console: report.print_tables(console, stats.analyse(study)))
+        print(f"\nreport: {files[0]}")

@@ -1,0 +1,158 @@
+"""One run of a study, in whatever process: it trains, or continues, and leaves its result in a file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+import torch
+
+from ..models import Diagnosis
+from ..train import METRICS, Config, Display, Diverged, Interrupted, RunFolder, train
+from ..train.folder import METRICS as METRICS_FILE
+from ..train.folder import TRAINING
+from ..train.record import environment
+from .results import Result
+
+Keep: TypeAlias = Literal["best", "all", "nothing"]
+"""What stays of the output folder of a run that is done."""
+
+FOR_CONTINUING = (TRAINING, "last.safetensors", "ema.safetensors", ".lock")
+TIMES = ("train_seconds", "samples_per_second")
+"""They have fields of their own in a result, over all epochs and not at the best one."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a process must know to carry out one run."""
+
+    config: Config
+    result: Path
+    """The file to write."""
+    keep: Keep
+
+    @property
+    def method(self) -> str:
+        return self.config.model.discretization
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+    @property
+    def folder(self) -> RunFolder:
+        assert self.config.out is not None
+        return RunFolder(self.config.out)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a process has ended a run."""
+
+    kind: Literal["recorded", "stopped", "refused", "crashed"]
+    """There is a result; a signal came and the state is saved; it could not begin; the process is gone."""
+    message: str = ""
+
+
+def execute(run: Run) -> Outcome:
+    """Train as the run says and write its result.
+
+    A run that fails in training is a result as well, and keeps its files. What fails before would fail every run: a
+    folder that is not there, say. It is refused, as is any trouble with files.
+    """
+    folder, training = run.folder, _Training()
+    try:
+        _forget_what_cannot_continue(folder)
+        summary = train(run.config, display=training)
+    except Interrupted:
+        return Outcome("stopped")
+    except Exception as error:
+        message = " ".join(str(error).split())
+        if isinstance(error, OSError) or not training.begun:
+            return Outcome("refused", message)
+        if not isinstance(error, RuntimeError):
+            message = f"{type(error).__name__}: {message}"
+        failed(run, message, error.diagnosis if isinstance(error, Diverged) else None).write(run.result)
+    else:
+        _done(run, summary).write(run.result)
+        _tidy(folder, run.keep)
+    return Outcome("recorded")
+
+
+class _Training(Display):
+    """Learns that data and model are there and the loop begins."""
+
+    begun = False
+
+    def __enter__(self) -> Self:
+        self.begun = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        pass
+
+
+def _forget_what_cannot_continue(folder: RunFolder) -> None:
+    """The files of a run whose result was lost after it was tidied, or whose checkpoint is damaged."""
+    try:
+        state = folder.read_state()
+    except RuntimeError:
+        state = None
+    if state is None:
+        folder.clear()
+
+
+def _done(run: Run, summary: dict[str, Any]) -> Result:
+    curve = _curve(run.folder)
+    return Result(
+        method=run.method,
+        seed=run.seed,
+        status="done",
+        metrics={name: value for name, value in summary["best"].items() if name in METRICS and name not in TIMES},
+        best_epoch=summary["best_epoch"],
+        train_seconds=summary["train_seconds"],
+        samples_per_second=_speed(run, curve),
+        curve=curve,
+        environment=summary["environment"],
+    )
+
+
+def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result:
+    """The result of a run that did not reach its end, with as much of its curve as there is."""
+    curve, settings = _curve(run.folder), run.config.run
+    device = torch.accelerator.current_accelerator(check_available=True) if settings.device == "auto" else None
+    return Result(
+        method=run.method,
+        seed=run.seed,
+        status="failed",
+        error=message,
+        diagnosis=diagnosis.as_facts() if diagnosis else None,
+        train_seconds=curve[-1]["train_seconds"] if curve else 0.0,
+        samples_per_second=_speed(run, curve),
+        curve=curve,
+        environment=environment(device or torch.device("cpu"), run.method) | {"threads": settings.threads},
+    )
+
+
+def _speed(run: Run, curve: list[dict[str, Any]]) -> float:
+    """Samples per second over the whole of the training, evaluation aside."""
+    return curve[-1]["updates"] * run.config.optim.batch_size / curve[-1]["train_seconds"] if curve else 0.0
+
+
+def _curve(folder: RunFolder) -> list[dict[str, Any]]:
+    path = folder / METRICS_FILE
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _tidy(folder: RunFolder, keep: Keep) -> None:
+    if keep == "nothing":
+        shutil.rmtree(folder.path)
+    elif keep == "best":
+        for name in FOR_CONTINUING:
+            (folder / name).unlink(missing_ok=True)

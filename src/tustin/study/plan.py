@@ -1,0 +1,134 @@
+"""The plan of a study: what it compares, what all its runs share, and whether an earlier study may go on with it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..discretize import get_method
+from ..discretize.base import unknown
+from ..train import METRICS, Config, load
+from ..train.record import environment
+from ..train.run import FREE, task_class
+from .results import PLAN, Plan, run_folder
+
+__all__ = ["BY_THE_STUDY", "PAPER_METHODS", "Wishes", "config_of", "make_plan"]
+
+PAPER_METHODS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
+
+BY_THE_STUDY = {
+    "model.discretization": "--methods gives the rules",
+    "seed": "--seeds gives the seeds",
+    "out": "--out names the folder of the study",
+    "run.threads": "--threads-per-run gives the threads",
+    "run.resume": "the same command continues, another --out starts over",
+}
+"""Settings that a study decides for each run, and how to tell it."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a person asks of a plan; what is None is as it was before, or the default."""
+
+    methods: Sequence[str] | None = None
+    seeds: Sequence[int] | None = None
+    baseline: str | None = None
+    metric: str | None = None
+    level: float | None = None
+    threshold: float | None = None
+    threads: int | None = None
+
+
+def make_plan(recipe: str, config: Config, folder: Path, wishes: Wishes) -> Plan:
+    """The plan for `folder`. If there is one already, this one may add to it but not make another experiment of it."""
+    before = Plan.read(folder / PLAN) if (folder / PLAN).is_file() else None
+    plan = _plan(recipe, config, wishes, before)
+    _check(plan)
+    if before:
+        _check_continues(before, plan, folder)
+    return plan
+
+
+def config_of(plan: Plan, config: Config, folder: Path, method: str, seed: int) -> Config:
+    """The settings of one run. Runs of the same seed differ in nothing but the method."""
+    config = copy.deepcopy(config)
+    config.model.discretization, config.seed = method, seed
+    config.out = str(run_folder(folder, method, seed))
+    config.run.threads, config.run.resume = plan.threads, None
+    return config
+
+
+def _plan(recipe: str, config: Config, wishes: Wishes, before: Plan | None) -> Plan:
+    shared = _shared(config)
+    in_recipe = _shared(load(recipe))
+    device = torch.accelerator.current_accelerator(check_available=True) if config.run.device == "auto" else None
+
+    def wished(name: str, default: Any) -> Any:
+        wish = getattr(wishes, name)
+        return wish if wish is not None else getattr(before, name) if before else default
+
+    return Plan(
+        recipe=recipe,
+        methods=list(dict.fromkeys(wished("methods", PAPER_METHODS))),
+        seeds=list(dict.fromkeys(wished("seeds", range(10)))),
+        baseline=wished("baseline", "zoh"),
+        metric=wished("metric", task_class(config).primary.name),
+        level=wished("level", 0.05),
+        threshold=wished("threshold", 0.7),
+        settings={name: value for name, value in shared.items() if value != in_recipe[name]},
+        threads=wished("threads", 1),
+        config=shared,
+        environment=before.environment if before else environment(device or torch.device("cpu"), "zoh"),
+    )
+
+
+def _shared(config: Config) -> dict[str, Any]:
+    """What all runs have in common, as JSON gives it back."""
+    shared = {name: value for name, value in config.flat().items() if name not in BY_THE_STUDY}
+    as_read: dict[str, Any] = json.loads(json.dumps(shared))
+    return as_read
+
+
+def _check(plan: Plan) -> None:
+    for method in plan.methods:
+        get_method(method)
+    if not plan.seeds or min(plan.seeds) < 0:
+        raise ValueError(f"a study needs at least one seed, and none below 0, got {plan.seeds}")
+    if plan.baseline not in plan.methods:
+        raise ValueError(
+            f"the baseline {plan.baseline!r} is not among the methods ({', '.join(plan.methods)}); "
+            "add it to --methods or give another --baseline"
+        )
+    if plan.metric not in METRICS:
+        raise ValueError(unknown("metric", plan.metric, list(METRICS)))
+    if not 0 < plan.level < 1:
+        raise ValueError(f"the level of the test must be between 0 and 1, got {plan.level}")
+    if not 0 <= plan.threshold < float("inf"):
+        raise ValueError(f"the threshold must be 0 or more, got {plan.threshold}")
+    if plan.threads < 1:
+        raise ValueError(f"a run needs at least one thread, got {plan.threads}")
+
+
+def _check_continues(before: Plan, plan: Plan, folder: Path) -> None:
+    def refuse(name: str, was: object, now: object) -> None:
+        raise ValueError(f"{str(folder)!r} holds a study with {name} {was!r}, not {now!r}; give another --out")
+
+    if plan.recipe != before.recipe:
+        refuse("recipe", before.recipe, plan.recipe)
+    if plan.threads != before.threads:
+        refuse("threads per run", before.threads, plan.threads)
+    for name, value in plan.config.items():
+        if name not in FREE and before.config.get(name) != value:
+            refuse(name, before.config.get(name), value)
+    for what, had, has in (("method", before.methods, plan.methods), ("seed", before.seeds, plan.seeds)):
+        if dropped := [item for item in had if item not in has]:
+            raise ValueError(
+                f"{str(folder)!r} holds a study with {what} {dropped[0]!r}, which is left out now; "
+                "a study may grow but not shrink: name it as well, or give another --out"
+            )

@@ -1,0 +1,88 @@
+"""A study from start to end: what is missing is run, wherever an engine carries it out, and every end is recorded."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Protocol
+
+from ..signals import Interrupted, StopRequest, stop_requests
+from ..train import Config, RunFolder
+from .display import Display
+from .execute import Keep, Outcome, Run, failed
+from .plan import config_of
+from .results import PLAN, Plan, Result, Study, read_study, result_path
+
+
+class Engine(Protocol):
+    """Carries out runs in other processes, here or elsewhere."""
+
+    def carry_out(self, runs: Sequence[Run], stop: StopRequest) -> Iterator[list[tuple[Run, Outcome]]]:
+        """Yields what has ended since it was last asked, now and then nothing, until no run is left.
+
+        When a stop is requested no other run begins, and those in progress save and end.
+        """
+
+
+def run_study(
+    plan: Plan,
+    config: Config,
+    folder: Path,
+    engine: Engine,
+    display: Display,
+    keep: Keep = "best",
+    retry_failed: bool = False,
+) -> Study:
+    """Carry out what is missing of the plan and return the whole study; what is there already is not done again.
+
+    `Interrupted` means that a signal stopped it after the runs in progress have saved: the next call continues.
+    """
+    folder = folder.absolute()
+    with RunFolder(folder).locked(), stop_requests() as stop:
+        for name in ("results", "runs"):
+            (folder / name).mkdir(exist_ok=True)
+        plan.write(folder / PLAN)
+        study = _ready_to_go_on(folder, display, retry_failed)
+        if study.results:
+            display.line(f"{len(study.results)} of {len(plan.runs())} runs are there already")
+        runs = [
+            Run(config_of(plan, config, folder, *which), result_path(folder, *which), keep) for which in study.missing
+        ]
+        with display.of(study, folder), closing(engine.carry_out(runs, stop)) as progress:
+            for ended in progress:
+                for run, outcome in ended:
+                    _take(run, outcome, display, stop)
+                display.refresh()
+        study = read_study(folder)
+        if stop.number and study.missing:
+            done = f"{len(study.results)} of {len(plan.runs())} runs"
+            raise Interrupted(stop.number, f"stopped after {done}; what was begun is saved; the same command continues")
+    return study
+
+
+def _ready_to_go_on(folder: Path, display: Display, retry_failed: bool) -> Study:
+    """The study as it is, after damaged results were set aside, and failed ones too if they are to be tried again."""
+    study = read_study(folder)
+    for path, why in study.damaged.items():
+        aside = path.with_name(f"{path.name}.corrupt")
+        os.replace(path, aside)
+        display.line(f"{why}; it is now {str(aside)!r}, and the run is done again")
+    for result in study.results:
+        if retry_failed and result.status == "failed":
+            result_path(folder, result.method, result.seed).unlink()
+    return read_study(folder)
+
+
+def _take(run: Run, outcome: Outcome, display: Display, stop: StopRequest) -> None:
+    """Make a result of what a process has said, or of its end."""
+    if outcome.kind == "refused":
+        raise RuntimeError(f"{run.method}, seed {run.seed}: {outcome.message}")
+    if outcome.kind == "crashed":
+        failed(run, outcome.message).write(run.result)
+    if outcome.kind == "stopped":
+        stop.number = stop.number or signal.SIGTERM
+    else:
+        display.ended(Result.read(run.result))

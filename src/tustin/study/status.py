@@ -1,0 +1,96 @@
+"""How far a study is: what `tustin study status` prints, and what is seen while it runs."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..train.folder import METRICS as METRICS_FILE
+from ..train.metrics import METRICS
+from .results import Plan, Study, run_folder
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def facts(study: Study, folder: Path) -> dict[str, Any]:
+    """Counts, and for each method what it has reached so far, as plain data."""
+    plan = study.plan
+    failures = [result for result in study.results if result.status == "failed"]
+    return {
+        "folder": str(folder),
+        "recipe": plan.recipe,
+        "metric": plan.metric,
+        "runs": len(plan.runs()),
+        "done": len(study.results) - len(failures),
+        "failed": len(failures),
+        "missing": len(study.missing),
+        "methods": [_method_facts(study, folder, method) for method in plan.methods],
+        "failures": [{"method": r.method, "seed": r.seed, "error": r.error} for r in failures],
+        "damaged": list(study.damaged.values()),
+    }
+
+
+def _method_facts(study: Study, folder: Path, method: str) -> dict[str, Any]:
+    plan = study.plan
+    results = [result for result in study.results if result.method == method]
+    values = [result.metrics[plan.metric] for result in results if plan.metric in result.metrics]
+    best = max if METRICS[plan.metric].higher_is_better else min
+    begun = {
+        seed: part for name, seed in study.missing if name == method and (part := part_done(folder, plan, name, seed))
+    }
+    return {
+        "method": method,
+        "done": sum(result.status == "done" for result in results),
+        "failed": sum(result.status == "failed" for result in results),
+        "begun": {str(seed): part for seed, part in begun.items()},
+        "mean": statistics.fmean(values) if values else None,
+        "std": statistics.stdev(values) if len(values) > 1 else None,
+        "best": best(values) if values else None,
+    }
+
+
+def part_done(folder: Path, plan: Plan, method: str, seed: int) -> float:
+    """The share of a run that is behind it and recorded."""
+    path = run_folder(folder, method, seed) / METRICS_FILE
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return 0.0
+    record, counted = json.loads(lines[-1]) if lines else {}, "updates" if plan.config["updates"] else "epoch"
+    total = plan.config["updates"] or plan.config["epochs"]
+    return float(record.get(counted, 0) / total)
+
+
+def render(told: dict[str, Any]) -> list[Any]:
+    """`facts` for a person."""
+    counts = [f"{told['done']} of {told['runs']} runs done"]
+    counts += [f"{told[name]} {name}" for name in ("failed", "missing") if told[name]]
+    lines = [f"{told['recipe']}: {', '.join(counts)}", "", table(told)]
+    if told["failures"] or told["damaged"]:
+        lines.append("")
+    lines += [
+        f"{failure['method']}, seed {failure['seed']}: FAILED, {failure['error']}" for failure in told["failures"]
+    ]
+    return lines + [f"{why}; it will be set aside and the run done again" for why in told["damaged"]]
+
+
+def table(told: dict[str, Any]) -> Table:
+    """The methods of `facts`, a line each."""
+    from rich import box
+    from rich.table import Table
+
+    metric = METRICS[told["metric"]]
+    title = f"{metric.title}, {metric.unit}" if metric.unit else metric.title
+    shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    shown.add_column("method", style="bold", no_wrap=True)
+    for header in ("done", "failed", f"{title}: mean", "std", "best so far"):
+        shown.add_column(header, justify="right")
+    shown.add_column("in progress")
+    for row in told["methods"]:
+        numbers = ("–" if row[name] is None else f"{row[name]:.2f}" for name in ("mean", "std", "best"))
+        begun = ", ".join(f"seed {seed}: {part:.0%}" for seed, part in row["begun"].items())
+        shown.add_row(row["method"], str(row["done"]), str(row["failed"] or "–"), *numbers, begun)
+    return shown
