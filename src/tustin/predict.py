@@ -51,11 +51,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from .cli import print_json, print_rich
     from .models import describe, load
-    from .models.checkpoint import task_of
 
     paths = find_images(args.images)
     told = describe(args.checkpoint)
-    task = task_of(told)
+    task = told["task"]
     if args.task not in (None, task):
         raise ValueError(f"{args.checkpoint} is a model for {task}, not for {args.task}")
     predictor = import_module(f".{PREDICTORS[task]}", __package__)

@@ -30,7 +30,7 @@ from .weights import (
     unwrapped,
 )
 
-__all__ = ["describe", "load", "save", "task_of"]
+__all__ = ["describe", "load", "save"]
 
 _FORMAT = 1
 _TASKS = {"segmentation": (".segmenter", "Segmenter"), "detection": (".detector", "Detector")}
@@ -115,13 +115,8 @@ def load(path: str | Path, *, allow_other_discretization: bool = False, **overri
 
 
 def describe(path: str | Path) -> dict[str, Any]:
-    """What a file of `save` says about itself: task, architecture, discretization, config, data, class_names, metadata."""
+    """What a file of `save` says about itself: task, architecture, discretization, config, data, class_names and so on."""
     return _description_of(read(path))
-
-
-def task_of(described: Mapping[str, Any]) -> str:
-    """What the model of a file is for, given what `describe` says of it."""
-    return {"Segmenter": "segmentation", "Detector": "detection"}.get(described.get("class", ""), "classification")
 
 
 def _description_of(weights: Weights) -> dict[str, Any]:
