@@ -10,6 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
+GPUS = ("cuda", "xpu")
+"""The devices that Triton compiles for, by PyTorch's names: AMD's are "cuda", too."""
+
 
 @functools.cache
 def triton_missing() -> str | None:
@@ -22,6 +25,16 @@ def triton_missing() -> str | None:
 def interpreted() -> bool:
     """Whether Triton's interpreter runs the kernels, on the CPU and slowly: for tests."""
     return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def triton_refuses(device: torch.device) -> str | None:
+    """Why Triton cannot run on `device`, or None if it can."""
+    if reason := triton_missing():
+        return reason
+    if device.type in GPUS or (device.type == "cpu" and interpreted()):
+        return None
+    hint = "; its interpreter, for tests, runs there with TRITON_INTERPRET=1" if device.type == "cpu" else ""
+    return f"it runs on GPUs, and the tensors are on {device}{hint}"
 
 
 def on_device(tensor: Tensor) -> AbstractContextManager[object]:

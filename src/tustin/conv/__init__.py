@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from .. import native
+from ..accelerator import GPUS, interpreted, triton_refuses
 from ..compiling import assume_constant_result
 from ..discretize.base import unknown
 from . import op, reference
 
 __all__ = ["causal_conv"]
 
-_BACKENDS: dict[str, Callable[..., Tensor]] = {"native": op.conv, "reference": reference.conv}
+_BACKENDS: dict[str, Callable[..., Tensor]] = {"native": op.conv, "triton": op.conv, "reference": reference.conv}
 
 
 def causal_conv(
@@ -38,7 +39,7 @@ def causal_conv(
         bias: Added before the SiLU, (D,).
         silu: Apply the SiLU.
         reverse: Look ahead instead of back: the same as flipping x in time, and the output again.
-        backend: "auto", "native" or "reference".
+        backend: "auto", "native" (CPU), "triton" (GPU) or "reference".
 
     Returns:
         The output, (batch, D, L) in the dtype of x. Inside, everything is float32, or float64 if an argument is.
@@ -73,25 +74,31 @@ def _misshapen(name: str, tensor: Tensor, expected: str) -> str:
 
 @assume_constant_result
 def _choose(name: str, device: torch.device) -> str:
-    """The name of the backend to use; "auto" takes native on the CPU, and warns once if it is not there."""
+    """The name of the backend to use; "auto" takes the fused one of the device, and warns once if it is not there."""
     if name == "auto":
         return _best(device)
     if name not in _BACKENDS:
         raise ValueError(unknown("backend", name, ["auto", *_BACKENDS]))
-    if name == "native":
-        reason = f"it runs on the CPU, and x is on {device}" if device.type != "cpu" else None
-        if reason := native.missing() or reason:
-            raise RuntimeError(f"backend 'native' cannot be used: {reason}")
+    if reason := _refusal(name, device):
+        raise RuntimeError(f"backend {name!r} cannot be used: {reason}")
     return name
+
+
+def _refusal(name: str, device: torch.device) -> str | None:
+    """Why this backend cannot run on `device`, or None if it can."""
+    if name == "native":
+        if device.type != "cpu":
+            return native.missing() or f"it runs on the CPU, and x is on {device}"
+        return "TRITON_INTERPRET=1 gives the CPU to Triton's interpreter" if interpreted() else native.missing()
+    return triton_refuses(device) if name == "triton" else None
 
 
 @functools.cache
 def _best(device: torch.device) -> str:
     """Cached, so that the warning comes once."""
-    if device.type != "cpu":
-        return "reference"
-    if reason := native.missing():
-        why = f"because the native one cannot: {reason}"
+    fused = "triton" if device.type in GPUS or interpreted() else "native"
+    reason = _refusal(fused, device)
+    if reason and device.type in ("cpu", *GPUS):
+        why = f"because the {fused} one cannot: {reason}"
         warnings.warn(f"causal_conv runs on the slow reference backend, {why}", stacklevel=4)
-        return "reference"
-    return "native"
+    return "reference" if reason else fused

@@ -1,4 +1,4 @@
-"""The native convolution as a PyTorch operator: the C interface of csrc/conv.h, its shapes and its gradient.
+"""The fused convolution as a PyTorch operator: the C interface of csrc/conv.h, Triton, its shapes and its gradient.
 
 Registered piece by piece, not with `torch.library.custom_op`: a model calls this dozens of times per forward pass, and
 what that adds around each call would be a good part of the time of a small one.
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import native
+from ..accelerator import GPUS, interpreted
 
 _CONV = Struct(f"@4i4q{native.TENSOR * 8}")  # TustinConv of csrc/conv.h
 
@@ -35,8 +36,8 @@ def _run(name: str, silu: bool, reverse: bool, x: Tensor, weight: Tensor, bias: 
         raise MemoryError("causal_conv: the native backend could not allocate its scratch memory")
 
 
-def _forward(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: bool) -> Tensor:
-    out = native.empty_like(x)
+def _native_forward(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: bool) -> Tensor:
+    out = native.in_huge_pages(torch.empty_like(x))
     _run("tustin_conv_forward", silu, reverse, x, weight, bias, out, None, None, None, None)
     return out
 
@@ -45,11 +46,12 @@ def _forward_fake(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, re
     return torch.empty_like(x)
 
 
-def _backward(
+def _native_backward(
     d_out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x, weight and bias; the last also where there is none."""
     gradients = _backward_fake(d_out, x, weight, bias, silu, reverse)
+    native.in_huge_pages(gradients[0])
     _run("tustin_conv_backward", silu, reverse, x, weight, bias, None, d_out, *gradients)
     return gradients
 
@@ -76,16 +78,36 @@ def _refuse_second_derivative(ctx: Any, *gradients: Any) -> None:
     raise NotImplementedError("causal_conv: this backend has no second derivatives; use backend='reference'")
 
 
+def _triton_forward(*arguments: Any) -> Tensor:
+    from . import triton  # here, because importing Triton takes a second and not every machine has it
+
+    return triton.forward(*arguments)
+
+
+def _triton_backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    from . import triton
+
+    return triton.backward(*arguments)
+
+
 _ARGUMENTS = "Tensor x, Tensor weight, Tensor? bias, bool silu, bool reverse"
 
+_TRITON = (_triton_forward, _triton_backward)
+_IMPLEMENTATIONS = {
+    "cpu": _TRITON if interpreted() else (_native_forward, _native_backward),
+    **dict.fromkeys(GPUS, _TRITON),
+}
+
 torch.library.define("tustin::causal_conv", f"({_ARGUMENTS}) -> Tensor")
-torch.library.impl("tustin::causal_conv", "cpu", _forward)
 torch.library.register_fake("tustin::causal_conv", _forward_fake)
 torch.library.register_autograd("tustin::causal_conv", _gradient, setup_context=_setup_context)
 
 torch.library.define("tustin::causal_conv_backward", f"(Tensor d_out, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor)")
-torch.library.impl("tustin::causal_conv_backward", "cpu", _backward)
 torch.library.register_fake("tustin::causal_conv_backward", _backward_fake)
 torch.library.register_autograd("tustin::causal_conv_backward", _refuse_second_derivative)
+
+for _device, (_run_forward, _run_backward) in _IMPLEMENTATIONS.items():
+    torch.library.impl("tustin::causal_conv", _device, _run_forward)
+    torch.library.impl("tustin::causal_conv_backward", _device, _run_backward)
 
 conv = torch.ops.tustin.causal_conv.default
