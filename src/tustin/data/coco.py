@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 from torchvision import tv_tensors
-from torchvision.ops import masks_to_boxes
+from torchvision.ops import box_convert, masks_to_boxes
 from torchvision.transforms import v2
 
 from .batches import Batch, Key
 from .images import read_image, seed_augmentation
-from .rle import decode
+from .rle import decode, encode
 
-__all__ = ["Coco", "coco", "large_scale_jitter"]
+__all__ = ["Coco", "as_results", "coco", "large_scale_jitter"]
 
 Target: TypeAlias = dict[str, Tensor]
 Jitter: TypeAlias = Callable[[Tensor, Target], tuple[Tensor, Target]]
@@ -96,12 +96,19 @@ class Coco:
         size = photo.height, photo.width
         boxes = torch.tensor([_corners(one["bbox"], *size) for one in photo.objects], dtype=torch.float32)
         labels = [self.category_ids.index(one["category_id"]) + 1 for one in photo.objects]
-        masks = [decode(one["segmentation"], *size) for one in photo.objects]
+        masks = [_mask(one, photo) for one in photo.objects]
         return {
             "boxes": tv_tensors.BoundingBoxes(boxes.reshape(-1, 4), format="XYXY", canvas_size=size),  # type: ignore[call-overload]
             "labels": torch.tensor(labels, dtype=torch.int64),
             "masks": tv_tensors.Mask(torch.stack(masks) if masks else torch.zeros(0, *size, dtype=torch.uint8)),
         }
+
+
+def _mask(annotation: dict[str, Any], photo: Photo) -> Tensor:
+    try:
+        return decode(annotation["segmentation"], photo.height, photo.width)
+    except ValueError as error:
+        raise ValueError(f"annotation {annotation['id']} of {str(photo.path)!r}: {error}") from error
 
 
 def coco(path: str | Path, training: bool, skip_corrupt: bool = False) -> Coco:
@@ -188,6 +195,27 @@ def _corners(box: Sequence[float], height: int, width: int) -> tuple[float, floa
     """COCO's left, top, width, height as left, top, right, bottom, inside the image."""
     left, top, right, bottom = box[0], box[1], box[0] + box[2], box[1] + box[3]
     return max(0.0, left), max(0.0, top), min(float(width), right), min(float(height), bottom)
+
+
+def as_results(detections: Target, image_id: Any, category_ids: Sequence[int]) -> list[dict[str, Any]]:
+    """What a detector has found in an image, in COCO's format of results: plain values, masks as runs."""
+    boxes = box_convert(detections["boxes"], "xyxy", "xywh")
+    return [
+        {
+            "image_id": image_id,
+            "category_id": category_ids[label - 1],
+            "bbox": box,
+            "score": score,
+            "segmentation": encode(mask[0] > 0.5),
+        }
+        for label, box, score, mask in zip(
+            detections["labels"].tolist(),
+            boxes.tolist(),
+            detections["scores"].tolist(),
+            detections["masks"],
+            strict=True,
+        )
+    ]
 
 
 def large_scale_jitter(

@@ -42,8 +42,10 @@ class Predictor(FastRCNNPredictor):  # type: ignore[misc]
     def __init__(self, hidden: int, num_classes: int) -> None:
         super().__init__(hidden, num_classes + 1)
         self.bbox_pred = nn.Linear(hidden, 4)
+        nn.init.normal_(self.cls_score.weight, std=0.01)
         nn.init.normal_(self.bbox_pred.weight, std=0.001)  # the next stage first gets the boxes as they are
-        nn.init.zeros_(self.bbox_pred.bias)
+        for layer in (self.cls_score, self.bbox_pred):
+            nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         logits, changes = super().forward(x)

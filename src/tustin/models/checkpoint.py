@@ -115,7 +115,7 @@ def load(path: str | Path, *, allow_other_discretization: bool = False, **overri
 
 
 def describe(path: str | Path) -> dict[str, Any]:
-    """What a file of `save` says about itself: task, architecture, discretization, config, data, class_names and so on."""
+    """What a file of `save` says of itself: task, architecture, discretization, config, data, class_names, metadata."""
     return _description_of(read(path))
 
 

@@ -25,7 +25,8 @@ FIGURES = {
 }
 """Names and meanings, the paper's figure first."""
 
-_ORDER = "ap ap50 ap75 ap_small ap_medium ap_large ar1 ar10 ar100 ar_small ar_medium ar_large".split()
+_PRECISIONS = ["ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large"]
+_RECALLS = ["ar1", "ar10", "ar100", "ar_small", "ar_medium", "ar_large"]
 """As COCO's code puts them."""
 
 
@@ -49,6 +50,6 @@ def coco_figures(
         evaluation = library.COCOeval_faster(truth, detections, iou_type)
         evaluation.params.imgIds = image_ids
         evaluation.run()
-        values = dict(zip(_ORDER, map(float, evaluation.stats), strict=True))
+        values = dict(zip(_PRECISIONS + _RECALLS, map(float, evaluation.stats), strict=True))
         figures |= {f"{kind}_{name}": 100 * values[name] for name in FIGURES if values[name] >= 0}
     return figures
