@@ -1,0 +1,100 @@
+"""The report as one HTML file that needs nothing else: styles, plots and the code that draws them are inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import plotly.graph_objects as go
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from .. import __version__
+from . import plots, tables
+from .stats import Analysis, Verdict
+from .wording import headline, limits, title
+
+__all__ = ["render"]
+
+TEMPLATES = Path(__file__).parent / "templates"
+BUTTONS = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure and the words around it."""
+
+    title: str
+    html: Markup
+    caption: str
+
+
+def render(analysis: Analysis) -> str:
+    """The page; whatever comes from outside is escaped by the template."""
+    plan = analysis.plan
+    paper, failures = tables.paper_table(analysis), tables.failures_table(analysis)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(
+        title=title(analysis),
+        headline=headline(analysis),
+        limits=limits(analysis),
+        tables=[
+            tables.results_table(analysis),
+            *([tables.significance_table(analysis)] if analysis.comparisons else []),
+        ],
+        plots=list(_plots(analysis)),
+        later=[table for table in (failures, paper) if table],
+        details=[
+            tables.settings_table("configuration", "Configuration", {**_judged_by(analysis), **plan.config}),
+            tables.settings_table("environment", "Environment", plan.environment),
+            tables.runs_table(analysis),
+        ],
+        verdicts={str(verdict): verdict.name.lower() for verdict in Verdict},
+        version=__version__,
+        css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        plotly=Markup(get_plotlyjs()),
+    )
+
+
+def _judged_by(analysis: Analysis) -> dict[str, object]:
+    """The plan's own settings, which are not those of a run."""
+    plan = analysis.plan
+    names = ("recipe", "methods", "seeds", "baseline", "metric", "level", "threshold", "threads", "settings")
+    return {f"study.{name}": getattr(plan, name) for name in names}
+
+
+def _plots(analysis: Analysis) -> Iterator[Plot]:
+    metric = analysis.metric
+    measured = [summary for summary in analysis.methods if metric.name in summary.numbers]
+    if any(comparison.gain for comparison in analysis.comparisons):
+        yield Plot(
+            "Pair by pair",
+            _html(plots.gains_plot(analysis), "gains"),
+            "A dot for each seed: the difference to the baseline with the same seed. Left of the dots are their mean "
+            "and its interval.",
+        )
+    if measured:
+        yield Plot(
+            f"{metric.title[0].upper()}{metric.title[1:]} and speed",
+            _html(plots.scatter_plot(analysis), "scatter"),
+            "Means over the seeds; the bars are one standard deviation to either side.",
+        )
+    if any(result.curve for result in analysis.study.results if result.status == "done"):
+        yield Plot(
+            "Learning curves",
+            _html(plots.learning_curves(analysis), "curves"),
+            "Means over the seeds; the bands are one standard deviation to either side. The view leaves out the steep "
+            "beginning; a double click shows all.",
+        )
+
+
+def _html(figure: go.Figure, name: str) -> Markup:
+    return Markup(figure.to_html(full_html=False, include_plotlyjs=False, div_id=f"plot-{name}", config=BUTTONS))

@@ -1,0 +1,149 @@
+"""The report of a study: a page for the browser, and the same tables for papers, spreadsheets and programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..files import write_text
+from .results import read_study
+from .stats import Analysis, analyse, numbers_of
+from .tables import failures_table, paper_table, results_table, significance_table
+from .texts import as_latex, as_markdown, as_rich, escape_markdown
+from .wording import headline, limits, title
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from .tables import Table
+
+__all__ = ["print_tables", "write_report"]
+
+
+def write_report(folder: str | Path) -> list[Path]:
+    """Analyse the study in `folder` and write the report beside it, the page first."""
+    analysis = analyse(read_study(folder))
+    written = []
+    for name, render in _FILES.items():
+        path = Path(folder) / name
+        write_text(path, render(analysis))
+        written.append(path)
+    return written
+
+
+def print_tables(console: Console, analysis: Analysis) -> None:
+    """Results, verdicts, and what can and cannot be concluded."""
+    from rich.text import Text
+
+    for table in _tables(analysis):
+        console.print(*as_rich(table), "", sep="\n")
+    console.print(Text(" ".join(headline(analysis))))
+    for sentence in limits(analysis):
+        console.print(Text(f"- {sentence}"))
+
+
+def _tables(analysis: Analysis) -> list[Table]:
+    found = results_table(analysis), significance_table(analysis), failures_table(analysis), paper_table(analysis)
+    return [table for table in found if table and table.rows]
+
+
+def _html(analysis: Analysis) -> str:
+    from .page import render
+
+    return render(analysis)
+
+
+def _markdown(analysis: Analysis) -> str:
+    parts = [f"# {escape_markdown(title(analysis))}\n", escape_markdown(" ".join(headline(analysis))) + "\n"]
+    if sentences := limits(analysis):
+        parts.append(
+            "\n".join(["## What cannot be concluded\n", *(f"- {escape_markdown(s)}" for s in sentences)]) + "\n"
+        )
+    return "\n".join([*parts, *(as_markdown(table) for table in _tables(analysis))])
+
+
+def _latex(analysis: Analysis) -> str:
+    comment = "% Written by Tustin; \\usepackage{booktabs} in the preamble.\n"
+    return "\n".join([comment, *(as_latex(table) for table in _tables(analysis) if table.name != "failures")])
+
+
+def _json(analysis: Analysis) -> str:
+    facts = {
+        "tustin": __version__,
+        "headline": headline(analysis),
+        "limits": limits(analysis),
+        "metric": asdict(analysis.metric),
+        "plan": asdict(analysis.plan),
+        "methods": [asdict(summary) for summary in analysis.methods],
+        "comparisons": [asdict(comparison) for comparison in analysis.comparisons],
+        "runs": [{**asdict(result), "curve": len(result.curve)} for result in analysis.study.results],
+        "missing": analysis.study.missing,
+    }
+    return json.dumps(_strict(facts), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _strict(value: Any) -> Any:
+    """JSON has neither NaN nor infinity: they become null."""
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _runs_csv(analysis: Analysis) -> str:
+    """A line for each run that has ended."""
+    rows = [
+        {"method": run.method, "seed": run.seed, "status": run.status}
+        | (numbers_of(run) if run.status == "done" else {"error": run.error})
+        for run in analysis.study.results
+    ]
+    return _csv(rows, ["method", "seed", "status"])
+
+
+def _methods_csv(analysis: Analysis) -> str:
+    """A line for each method, with its comparison; mean, standard deviation and interval of every number."""
+    compared = {comparison.method: comparison for comparison in analysis.comparisons}
+    rows = []
+    for summary in analysis.methods:
+        row: dict[str, Any] = {"method": summary.method, "planned": summary.planned, "done": summary.done}
+        row |= {"failed": summary.failed, "missing": summary.missing}
+        for name, spread in summary.numbers.items():
+            row |= {f"{name}_{part}": value for part, value in asdict(spread).items() if part != "n"}
+        if comparison := compared.get(summary.method):
+            row["pairs"] = comparison.pairs
+            if comparison.gain:
+                row |= {f"gain_{part}": value for part, value in asdict(comparison.gain).items() if part != "n"}
+            row |= {name: getattr(comparison, name) for name in _TESTED}
+        rows.append(row)
+    return _csv(rows, ["method"])
+
+
+_TESTED = ("p", "p_holm", "p_loss", "p_loss_holm", "cohens_d", "detectable", "verdict")
+
+
+def _csv(rows: list[dict[str, Any]], first: list[str]) -> str:
+    """Every column that a row has; what is not known is empty."""
+    columns = list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+_FILES: dict[str, Callable[[Analysis], str]] = {
+    "report.html": _html,
+    "report.md": _markdown,
+    "report.json": _json,
+    "report.tex": _latex,
+    "runs.csv": _runs_csv,
+    "methods.csv": _methods_csv,
+}

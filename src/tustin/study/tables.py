@@ -1,0 +1,267 @@
+"""The tables of a study as text in rows, the same for the terminal, Markdown, HTML and LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..train.metrics import METRICS, Metric
+from ..train.run import FREE
+from .paper_figures import PAPER, SOURCE, PaperResults
+from .stats import CONFIDENCE, POWER, Analysis, Comparison, MethodSummary, Spread, numbers_of
+from .wording import difference_unit, digits, flat, signed
+
+__all__ = [
+    "Table",
+    "failures_table",
+    "paper_table",
+    "results_table",
+    "runs_table",
+    "settings_table",
+    "significance_table",
+]
+
+NOTHING = "–"
+MOST_METRICS = 4
+"""Columns of metrics in a table that is meant to be read; the CSV files hold all."""
+_TIME_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text in rows; the first column says what a row is about."""
+
+    name: str
+    title: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    note: str = ""
+    words: frozenset[str] = frozenset()
+    """Columns, beside the first, that hold words and not numbers."""
+
+    def is_text(self, column: int) -> bool:
+        return column == 0 or self.header[column] in self.words
+
+
+def results_table(analysis: Analysis) -> Table:
+    """Table 1 of the paper, over the seeds."""
+    metrics = shown_metrics(analysis)
+    unit, seconds = _time_unit(analysis.methods)
+    counted = any(summary.done != summary.planned for summary in analysis.methods)
+    header = ["method", *(["runs"] if counted else []), f"training time ({unit})", "best epoch"]
+    header += [_title(metric) for metric in metrics] + [_title(METRICS["samples_per_second"])]
+    rows = []
+    for summary in analysis.methods:
+        numbers = summary.numbers
+        cells = [summary.method]
+        if counted:
+            cells.append(
+                str(summary.done) if summary.done == summary.planned else f"{summary.done} of {summary.planned}"
+            )
+        cells += [_plus_minus(numbers.get("train_seconds"), 1, seconds), _plus_minus(numbers.get("best_epoch"), 1)]
+        cells += [_plus_minus(numbers.get(metric.name), digits(metric)) for metric in metrics]
+        cells.append(_plus_minus(numbers.get("samples_per_second"), 0))
+        rows.append(tuple(cells))
+    seeds = len(analysis.plan.seeds)
+    over = "One seed." if seeds == 1 else f"Mean ± standard deviation over {seeds} seeds."
+    return Table(
+        "results",
+        "Results",
+        tuple(header),
+        rows,
+        f"{over} Metrics are those of the best epoch on the held-out data, for every method alike. Times are those of "
+        "training without evaluation.",
+    )
+
+
+def significance_table(analysis: Analysis) -> Table:
+    """Every method against the baseline, with its verdict."""
+    plan, metric = analysis.plan, analysis.metric
+    unit = difference_unit(metric)
+    gain = f"gain ({unit})" if unit else "gain"
+    direction = "" if metric.higher_is_better else f" Lower is better for {metric.title}: a gain is a decrease."
+    return Table(
+        "significance",
+        f"Is it better than {plan.baseline}?",
+        ("method", "verdict", gain, f"{CONFIDENCE:.0%} interval", "pairs", "d", "p", "p, Holm", "detectable"),
+        [_comparison_row(comparison, digits(metric)) for comparison in analysis.comparisons],
+        f"Gain in {metric.title} over {plan.baseline} with the same seed, and its bootstrap interval; d: Cohen's, of "
+        "the paired differences; p: one-sided sign-flip test, then with Holm's correction over the methods; "
+        f"detectable: the gain that would be shown with a probability of {POWER:.0%}. Level {plan.level:g}, threshold "
+        f"{plan.threshold:g}{f' {unit}' if unit else ''}. “Not shown” does not mean equal.{direction}",
+        frozenset({"verdict"}),
+    )
+
+
+def _comparison_row(comparison: Comparison, decimals: int) -> tuple[str, ...]:
+    gain = comparison.gain
+    return (
+        comparison.method,
+        str(comparison.verdict),
+        signed(gain.mean, decimals) if gain else NOTHING,
+        _interval(gain, decimals),
+        str(comparison.pairs),
+        NOTHING if comparison.cohens_d is None else f"{comparison.cohens_d:.2f}".replace("-", "−"),
+        _p(comparison.p),
+        _p(comparison.p_holm),
+        NOTHING if comparison.detectable is None else f"{comparison.detectable:.{decimals}f}",
+    )
+
+
+def paper_table(analysis: Analysis) -> Table | None:
+    """The paper's numbers for the same recipe beside ours, if it prints any."""
+    paper = PAPER.get(analysis.plan.recipe)
+    if paper is None:
+        return None
+    first = next(iter(paper.rows.values()))
+    metrics = [METRICS[name] for name in first.metrics if name in METRICS]
+    columns: dict[str, dict[str, str]] = {}
+    if first.training_time:
+        columns["paper: training time (d-h:min)"] = {m: row.training_time or "" for m, row in paper.rows.items()}
+        columns["paper: best epoch"] = {m: str(row.best_epoch) for m, row in paper.rows.items()}
+    for metric in metrics:
+        columns[f"paper: {_title(metric)}"] = {m: f"{row.metrics[metric.name]:g}" for m, row in paper.rows.items()}
+    if paper.gains:
+        columns["paper, ten seeds: gain (points)"] = {m: signed(told.gain, 2) for m, told in paper.gains.items()}
+        columns["paper, ten seeds: p"] = {m: told.p for m, told in paper.gains.items()}
+        columns["paper: change in throughput (%)"] = {
+            m: signed(told.throughput, 2) for m, told in paper.gains.items() if told.throughput is not None
+        }
+    columns |= {f"ours: {name}": cells for name, cells in _our_columns(analysis, metrics[0]).items()}
+    methods = list(dict.fromkeys([*paper.rows, *analysis.plan.methods]))
+    return Table(
+        "paper",
+        "Beside the paper",
+        ("method", *columns),
+        [(method, *(cells.get(method, NOTHING) for cells in columns.values())) for method in methods],
+        _paper_note(analysis, paper),
+    )
+
+
+def _our_columns(analysis: Analysis, metric: Metric) -> dict[str, dict[str, str]]:
+    values = {s.method: _plus_minus(s.numbers.get(metric.name), digits(metric)) for s in analysis.methods}
+    columns = {_title(metric): values}
+    if metric == analysis.metric:
+        columns[f"gain ({difference_unit(metric)})"] = {
+            c.method: signed(c.gain.mean, digits(metric)) for c in analysis.comparisons if c.gain
+        }
+    return columns
+
+
+def _paper_note(analysis: Analysis, paper: PaperResults) -> str:
+    changed = [name for name in analysis.plan.settings if name not in FREE]
+    parts = [
+        f"Columns marked “paper” are printed in {SOURCE} ({paper.where}): its code, on {paper.hardware}. Nothing in "
+        "them was measured here, and times are not comparable with ours."
+    ]
+    if changed:
+        parts.append(f"This study also changed settings of the recipe: {', '.join(changed)}.")
+    return " ".join([*parts, paper.remark] if paper.remark else parts)
+
+
+def failures_table(analysis: Analysis) -> Table | None:
+    """The runs that failed, and where they went wrong."""
+    failed = [result for result in analysis.study.results if result.status == "failed"]
+    if not failed:
+        return None
+    return Table(
+        "failures",
+        "Failed runs",
+        ("method", "seed", "what happened", "diagnosis"),
+        [(run.method, str(run.seed), run.error or "unknown", _diagnosis(run.diagnosis)) for run in failed],
+        words=frozenset({"what happened", "diagnosis"}),
+    )
+
+
+def _diagnosis(facts: dict[str, Any] | None) -> str:
+    """The first tensor that was not finite, and the layer whose steps are the least stable."""
+    if not facts:
+        return NOTHING
+    parts = []
+    if first := facts.get("first_non_finite"):
+        parts.append(
+            f"first non-finite: {first['layer']}, {first['tensor']}, {first['count']} of {first['total']} values"
+        )
+    worst = max(facts.get("layers", []), key=lambda layer: layer["unstable"], default=None)
+    if worst and worst["unstable"]:
+        reach = "no z is finite" if worst["z_range"] is None else "z from {:.3g} to {:.3g}".format(*worst["z_range"])
+        low, high = (f"{float(bound):.4g}" for bound in facts["stable"])
+        parts.append(
+            f"{worst['layer']}, {worst['direction']}: {reach}, {worst['unstable']:.0%} of the steps outside the rule's "
+            f"stability interval, {low} to {high}".replace("-", "−")
+        )
+    return "; ".join(parts) or NOTHING
+
+
+def runs_table(analysis: Analysis) -> Table:
+    """Every run of the plan."""
+    metrics = shown_metrics(analysis)
+    results = {(result.method, result.seed): result for result in analysis.study.results}
+    rows = []
+    for method, seed in analysis.plan.runs():
+        result = results.get((method, seed))
+        numbers = numbers_of(result) if result and result.status == "done" else {}
+        cells = [_one(numbers.get("train_seconds"), 1), _one(numbers.get("best_epoch"), 0)]
+        cells += [_one(numbers.get(metric.name), digits(metric)) for metric in metrics]
+        rows.append((method, str(seed), result.status if result else "missing", *cells))
+    header = ("method", "seed", "status", "training time (s)", "best epoch", *(_title(metric) for metric in metrics))
+    return Table("runs", "All runs", header, rows, words=frozenset({"status"}))
+
+
+def settings_table(name: str, title: str, values: dict[str, Any]) -> Table:
+    """Names and values, nested ones by their dotted names."""
+    rows = [(key, _value(value)) for key, value in flat(values).items()]
+    return Table(name, title, ("name", "value"), rows, words=frozenset({"value"}))
+
+
+# --- cells ------------------------------------------------------------------------------------------------------------
+
+
+def shown_metrics(analysis: Analysis) -> list[Metric]:
+    """The metric of the study first, then others in its unit."""
+    measured = {name for summary in analysis.methods for name in summary.numbers}
+    first = analysis.metric
+    others = [m for m in METRICS.values() if m.name in measured and m.unit == first.unit and m != first]
+    return [first, *others][:MOST_METRICS]
+
+
+def _title(metric: Metric) -> str:
+    return f"{metric.title} ({metric.unit})" if metric.unit else metric.title
+
+
+def _time_unit(methods: Sequence[MethodSummary]) -> tuple[str, int]:
+    longest = max((s.numbers["train_seconds"].mean for s in methods if "train_seconds" in s.numbers), default=0.0)
+    return next(((unit, seconds) for unit, seconds in _TIME_UNITS if longest >= 2 * seconds), ("s", 1))
+
+
+def _plus_minus(spread: Spread | None, decimals: int, unit: float = 1) -> str:
+    if spread is None:
+        return NOTHING
+    mean = f"{spread.mean / unit:.{decimals}f}"
+    return mean if spread.std is None else f"{mean} ± {spread.std / unit:.{decimals}f}"
+
+
+def _one(value: float | None, decimals: int) -> str:
+    return NOTHING if value is None else f"{value:.{decimals}f}"
+
+
+def _interval(spread: Spread | None, decimals: int) -> str:
+    if spread is None or spread.low is None or spread.high is None:
+        return NOTHING
+    return f"{signed(spread.low, decimals)} to {signed(spread.high, decimals)}"
+
+
+def _p(p: float | None) -> str:
+    """Two digits that count; 1/1024 must not look like 0.001."""
+    if p is None:
+        return NOTHING
+    return f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_value, value)) or NOTHING
+    return (
+        {None: NOTHING, True: "yes", False: "no"}.get(value, str(value)) if not isinstance(value, dict) else str(value)
+    )

@@ -1,0 +1,159 @@
+"""The conclusions of a study in sentences: what it shows, and what it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..train.metrics import Metric
+from .stats import Analysis, Comparison, Verdict, holm, smallest_p
+
+__all__ = ["difference_unit", "digits", "flat", "headline", "limits", "signed", "title"]
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def title(analysis: Analysis) -> str:
+    return f"{_count(len(analysis.plan.methods), 'discretization').capitalize()} on {analysis.plan.recipe}"
+
+
+def headline(analysis: Analysis) -> list[str]:
+    """What was compared, and what can be concluded."""
+    plan, title = analysis.plan, analysis.metric.title
+    methods, seeds = len(plan.methods), len(plan.seeds)
+    with_seeds = f"with {_count(seeds, 'seed')}" + (" each" if methods > 1 and seeds > 1 else "")
+    if methods == 1:
+        first = f"One method, {plan.methods[0]}, was trained on {plan.recipe} {with_seeds}."
+        return [first, "There is nothing to compare it with."]
+    first = (
+        f"{_count(methods, 'discretization').capitalize()} were compared on {plan.recipe} by {title}, {with_seeds} "
+        f"and {plan.baseline} as the baseline."
+    )
+    return [first, *_conclusions(analysis)]
+
+
+def _conclusions(analysis: Analysis) -> Iterator[str]:
+    plan = analysis.plan
+    bound = f"{plan.threshold:.{digits(analysis.metric)}f} {difference_unit(analysis.metric)}".strip()
+    by_verdict = {verdict: [c for c in analysis.comparisons if c.verdict == verdict] for verdict in Verdict}
+    parts = []
+    if better := by_verdict[Verdict.ABOVE]:
+        parts.append(f"{_named(better, analysis)} significantly better than {plan.baseline}, by {bound} or more")
+    if small := by_verdict[Verdict.SMALL]:
+        parts.append(f"{_named(small, analysis)} significantly better than {plan.baseline}, but by less than {bound}")
+    if worse := by_verdict[Verdict.WORSE]:
+        parts.append(f"{_named(worse, analysis)} significantly worse than {plan.baseline}")
+    if not_shown := by_verdict[Verdict.NOT_SHOWN]:
+        names = _joined([comparison.method for comparison in not_shown])
+        parts.append(f"no difference from {plan.baseline} was shown for {names}")
+    if parts:
+        text = "; ".join(parts)
+        yield f"{text[0].upper() if parts[0].startswith('no ') else text[0]}{text[1:]}."
+    if open_ones := by_verdict[Verdict.OPEN]:
+        names = _joined([comparison.method for comparison in open_ones])
+        yield f"About {names if parts else 'differences between them'} nothing can be concluded."
+
+
+def _named(comparisons: Sequence[Comparison], analysis: Analysis) -> str:
+    """The methods, the best first, with their gains, and the verb."""
+    ranked = sorted(comparisons, key=lambda c: -c.gain.mean if c.gain else 0.0)
+    names = [f"{c.method} ({signed(c.gain.mean, digits(analysis.metric))})" for c in ranked if c.gain]
+    return f"{_joined(names)} {'is' if len(names) == 1 else 'are'}"
+
+
+def limits(analysis: Analysis) -> list[str]:
+    """What cannot be concluded and why: one sentence each."""
+    return [*_of_runs(analysis), *_of_tests(analysis), *_of_environments(analysis)]
+
+
+def _of_runs(analysis: Analysis) -> Iterator[str]:
+    study, plan = analysis.study, analysis.plan
+    if study.missing:
+        total = len(plan.runs())
+        yield f"{len(study.missing)} of {total} runs {_have(len(study.missing))} not ended, so the result may change."
+    for reason in study.damaged.values():
+        yield f"A result is not counted: {reason}."
+    for summary in analysis.methods:
+        if summary.failed == summary.planned:
+            yield f"{summary.method} failed with every seed."
+        elif summary.failed:
+            yield (
+                f"{summary.method} failed in {summary.failed} of {summary.planned} runs; its numbers are those of the "
+                "seeds that survived, which may be the easy ones."
+            )
+
+
+def _of_tests(analysis: Analysis) -> Iterator[str]:
+    plan = analysis.plan
+    if len(plan.methods) == 1:
+        yield "With one method there is no difference to test."
+    elif plan.baseline not in plan.methods:
+        yield f"The baseline {plan.baseline} is not among the methods, so nothing is paired with it."
+    tested = [c for c in analysis.comparisons if c.pairs]
+    alone = [c.method for c in analysis.comparisons if not c.pairs]
+    if alone and plan.baseline in plan.methods:
+        yield f"No seed has a result of both {plan.baseline} and {_joined(alone, 'or')}."
+    floors = holm([smallest_p(c.pairs) for c in tested])
+    for pairs in sorted({c.pairs for c in tested if c.verdict == Verdict.OPEN}):
+        group = [(c.method, floor) for c, floor in zip(tested, floors, strict=True) if c.pairs == pairs]
+        yield (
+            f"{_count(pairs, 'pair').capitalize()} of runs cannot tell a difference from chance for "
+            f"{_joined([method for method, _ in group])}: even if all were gains, p would be {group[0][1]:.2g} after "
+            f"correction, above the level of {plan.level:g}; more seeds would help."
+        )
+    for c in tested:
+        if c.pairs > 1 and c.gain and c.gain.std == 0:
+            same = "no gain or loss" if c.gain.mean == 0 else "the same gain"
+            yield f"{c.method} has {same} with every seed: without any spread there is no effect size."
+    if any(summary.done == 1 for summary in analysis.methods):
+        yield "The spread between seeds is unknown where there is one run."
+
+
+def _of_environments(analysis: Analysis) -> Iterator[str]:
+    runs = [flat(result.environment) for result in analysis.study.results if result.environment]
+    names = dict.fromkeys(name for run in runs for name in run)
+    differing = [name for name in names if len({str(run.get(name)) for run in runs}) > 1 and name != "backend"]
+    if differing:
+        yield (
+            f"Not all runs had the same environment: they differ in {_joined(differing)}. Times may not be comparable, "
+            "and a difference may be the environment's."
+        )
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found
+
+
+def digits(metric: Metric) -> int:
+    """Decimals with which a metric is shown."""
+    return {"%": 2, "images/s": 0, "s": 1}.get(metric.unit, 4)
+
+
+def difference_unit(metric: Metric) -> str:
+    """Of a difference between two values of the metric: percentages differ by points."""
+    return "points" if metric.unit == "%" else metric.unit
+
+
+def signed(value: float, decimals: int) -> str:
+    """With a true minus sign, and no sign for what rounds to zero."""
+    text = f"{value:+.{decimals}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")
+
+
+def _joined(names: Sequence[str], word: str = "and") -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{_NUMBERS[number] if number < len(_NUMBERS) else number} {noun}{'s' if number != 1 else ''}"
+
+
+def _have(number: int) -> str:
+    return "has" if number == 1 else "have"
