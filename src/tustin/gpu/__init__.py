@@ -1,0 +1,1 @@
+"""The GPU kernels as compiled code, on a machine that needs no GPU: what they use, and what that suggests."""
