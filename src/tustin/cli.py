@@ -443,13 +443,16 @@ examples:
 def _configure_eval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="a file of 'tustin train' or tustin.save")
     where = parser.add_argument_group("data", "by default those that it was trained on")
-    kinds = ("digits", "cifar10", "cifar100", "folder")
+    kinds = ("digits", "cifar10", "cifar100", "folder", "ade20k", "masks", "coco")
     where.add_argument("--data.name", dest="data_name", choices=kinds, help="which data; with a path, a folder")
     where.add_argument("--data.path", dest="data_path", metavar="FOLDER", help="where they are")
     where.add_argument(
         "--data.skip_corrupt", dest="skip_corrupt", action="store_true", help="skip images that cannot be read"
     )
-    parser.add_argument("--batch-size", type=int, default=128, help="images per forward pass (default: 128)")
+    parser.add_argument(
+        "--segmentation.window", dest="window", choices=("whole", "slide"), help="by default as in training"
+    )
+    parser.add_argument("--batch-size", type=int, help="images at once (default: 128 to classify, or else 8)")
     parser.add_argument("--workers", type=int, default=0, help="processes that load images (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -458,8 +461,9 @@ def _run_eval(args: argparse.Namespace) -> None:
     from .train import display
     from .train.evaluation import evaluate_checkpoint
 
+    settings = {"segmentation.window": args.window} if args.window else {}
     result = evaluate_checkpoint(
-        args.checkpoint, args.data_name, args.data_path, args.skip_corrupt, args.batch_size, args.workers
+        args.checkpoint, args.data_name, args.data_path, args.skip_corrupt, args.batch_size, args.workers, settings
     )
     if args.json:
         print_json(result)

@@ -14,7 +14,11 @@ from ..data import BatchSource, Digits, Images, cifar, folder, transforms
 from ..data.batches import Batch
 from ..models import Diagnosis, create_model, diagnose, load_checkpoint, save
 from .config import Config, DataConfig
+from .evaluation import Evaluation
 from .metrics import METRICS, ClassificationMeter
+
+BATCH_SIZE = 128
+"""Images of a forward pass of `tustin eval`."""
 
 
 class Classification:
@@ -66,7 +70,16 @@ def open_data(data: DataConfig, training: bool) -> Digits | Images:
         raise ValueError(f"data.path is missing: --data.path must say where the data are ({data.name})")
     if data.name == "folder":
         return folder(data.path, training, data.num_classes)
+    if not data.name.startswith("cifar"):
+        raise ValueError(f"classification needs data.name digits, cifar10, cifar100 or folder, got {data.name!r}")
     return cifar(data.name, data.path, training, data.download)
+
+
+def evaluation_of(model: Any, data: DataConfig, settings: Mapping[str, Any]) -> Evaluation:
+    """What `tustin eval` needs; no setting of the training matters."""
+    images = open_data(data, training=False)
+    source = for_evaluation(images, data, resolve_data_config({}, model=model))
+    return Evaluation(source, images.classes, lambda model, batch: model(batch["images"]), ClassificationMeter())
 
 
 def for_evaluation(images: Digits | Images, data: DataConfig, facts: dict[str, Any]) -> BatchSource:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import send_to_device
-from timm.data import resolve_data_config
+from torch import nn
 
-from ..data.batches import evaluation_batches
+from ..data.batches import Batch, BatchSource, evaluation_batches
 from ..models import describe, load
-from .classification import for_evaluation, open_data
 from .config import DataConfig
-from .metrics import ClassificationMeter
+from .metrics import Meter
 from .record import environment
+
+DATA = {"classification": "folder", "segmentation": "masks", "detection": "coco"}
+"""The data of each task where neither the checkpoint nor the user says which."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the `evaluation_of` of a task's module makes of a model, the data and the settings."""
+
+    data: BatchSource
+    classes: list[str]
+    predict: Callable[[nn.Module, Batch], Any]
+    meter: Meter
 
 
 def evaluate_checkpoint(
@@ -22,33 +37,55 @@ def evaluate_checkpoint(
     data_name: str | None = None,
     data_path: str | None = None,
     skip_corrupt: bool = False,
-    batch_size: int = 128,
+    batch_size: int | None = None,
     workers: int = 0,
+    settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Metrics of a checkpoint on the held-out half of the data, by default those that it was trained on."""
+    """Metrics of a checkpoint on the held-out half of the data, by default those that it was trained on.
+
+    `settings` are on top of those that it was trained with, such as {"segmentation.window": "slide"}.
+    """
     told, model = describe(path), load(path)
-    trained_on = told["metadata"].get("config", {})
-    name: Any = data_name or ("folder" if data_path else trained_on.get("data.name", "folder"))
-    data = DataConfig(name=name, path=data_path or trained_on.get("data.path"), skip_corrupt=skip_corrupt)
-    images = open_data(data, training=False)
-    if len(images.classes) != model.num_classes:
-        raise ValueError(f"the data have {len(images.classes)} classes, the model of {str(path)!r} {model.num_classes}")
-    if told["class_names"] is not None and sorted(told["class_names"]) == sorted(images.classes) != told["class_names"]:
-        raise ValueError(f"the classes of the data are those of {str(path)!r} in another order")
-    source = for_evaluation(images, data, resolve_data_config({}, model=model))
+    trained_with = told["metadata"].get("config", {})
+    data = _data(told["task"], trained_with, data_name, data_path, skip_corrupt)
+    module = import_module(f".{told['task']}", __package__)
+    evaluation: Evaluation = module.evaluation_of(model, data, {**trained_with, **(settings or {})})
+    _insist_on_classes(path, told["class_names"], model.num_classes, evaluation.classes)
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     model.to(device)
-    meter = ClassificationMeter()
+    samples = 0
     with torch.no_grad():
-        for batch in evaluation_batches(source, batch_size, workers=workers):
+        for batch in evaluation_batches(evaluation.data, batch_size or module.BATCH_SIZE, workers=workers):
             batch = send_to_device(batch, device)
-            meter.update(model(batch["images"]), batch)
+            evaluation.meter.update(evaluation.predict(model, batch), batch)
+            samples += len(batch["images"])
     return {
         "checkpoint": str(path),
         "discretization": told["discretization"],
         "data": {"name": data.name, "path": data.path},
-        "samples": meter.samples,
-        "skipped": len(source) - meter.samples,
-        "metrics": meter.result(lambda parts: parts),
+        "samples": samples,
+        "skipped": len(evaluation.data) - samples,
+        "metrics": evaluation.meter.result(lambda parts: parts),
         "environment": environment(device, told["discretization"]),
     }
+
+
+def _insist_on_classes(path: str | Path, names: list[str] | None, number: int, classes: list[str]) -> None:
+    """The data must have as many classes as the model, and if they have the same names, in the same order."""
+    if len(classes) != number:
+        raise ValueError(f"the data have {len(classes)} classes, the model of {str(path)!r} {number}")
+    if names is not None and names != classes and sorted(names) == sorted(classes):
+        raise ValueError(f"the classes of the data are those of {str(path)!r} in another order")
+
+
+def _data(
+    task: str, trained_with: Mapping[str, Any], name: str | None, path: str | None, skip_corrupt: bool
+) -> DataConfig:
+    known = trained_with.get("data.name", DATA[task])
+    chosen: Any = name or ("folder" if task == "classification" and path else known)
+    return DataConfig(
+        name=chosen,
+        path=path or trained_with.get("data.path"),
+        skip_corrupt=skip_corrupt,
+        unlabelled=trained_with.get("data.unlabelled", 0),
+    )
