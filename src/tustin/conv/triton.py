@@ -22,8 +22,8 @@ def forward(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse:
     with on_device(x):
         kernels.forward[_grid(x)](
             *(x, weight, bias, out),
-            *_sizes(x, weight, bias),
-            *out.stride(),
+            *(_strides(x, weight, bias), out.stride()),
+            *x.shape[1:],
             **_options(x, weight, bias, silu, reverse),
         )
     return out
@@ -45,9 +45,8 @@ def backward(
     with on_device(x):
         kernels.backward[grid](
             *(x, weight, bias, d_out, d_x, partial),
-            *_sizes(x, weight, bias),
-            *d_out.stride(),
-            *d_x.stride(),
+            *(_strides(x, weight, bias), d_out.stride(), d_x.stride()),
+            *x.shape[1:],
             **_options(x, weight, bias, silu, reverse),
         )
     sums = partial.sum(0)  # (K + 1, D)
@@ -66,8 +65,8 @@ def _real(x: Tensor, weight: Tensor, bias: Tensor | None) -> torch.dtype:
     return torch.float64 if double else torch.float32
 
 
-def _sizes(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, ...]:
-    return *x.shape[1:], *x.stride(), *weight.stride(), 0 if bias is None else bias.stride(0)
+def _strides(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[tuple[int, ...], ...]:
+    return x.stride(), weight.stride(), () if bias is None else bias.stride()
 
 
 def _options(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: bool) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The short causal convolution with its SiLU, and their gradient, for GPUs.
 
 A program takes one sample, a block of channels and a block of tokens. It stands alone: it reads the K−1 tokens before
-its own again, and its gradient computes the K−1 after them again; those are in the cache. Token k is counted in the
-direction of the walk, so `REVERSE` only says where it lies in memory. Offsets are 64 bits wide; REAL is the type of
-all arithmetic. Short filters are unrolled, so that every token is loaded once into registers.
+its own again, and its gradient computes the K−1 after them again. Short filters are unrolled, and then every token is
+in registers once. Token k is counted in the direction of the walk; REVERSE only says where it lies in memory. Offsets
+are 64 bits wide, and all is computed in REAL.
 """
 
 import triton
@@ -12,69 +12,56 @@ import triton.language as tl
 _UNROLLED = tl.constexpr(8)
 
 
+# ── what a program works on: k is (BLOCK_L, 1), d is (1, BLOCK_D) ────────────────────────────────────────────────────
+
+
 @triton.jit
-def _block(D, BLOCK_D: tl.constexpr, BLOCK_L: tl.constexpr):
+def _block(BLOCK_D: tl.constexpr, BLOCK_L: tl.constexpr):
     """The sample, the channels and the tokens of this program."""
-    d = tl.program_id(1).to(tl.int64) * BLOCK_D + tl.arange(0, BLOCK_D)
-    k = tl.program_id(2).to(tl.int64) * BLOCK_L + tl.arange(0, BLOCK_L)
+    d = tl.program_id(1).to(tl.int64) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
+    k = tl.program_id(2).to(tl.int64) * BLOCK_L + tl.arange(0, BLOCK_L)[:, None]
     return tl.program_id(0).to(tl.int64), d, k
 
 
 @triton.jit
-def _places(data, d, k, D, L, stride_d, stride_l, REVERSE: tl.constexpr):
+def _places(data, strides, d, k, D, L, REVERSE: tl.constexpr):
     """Where the values of tokens k and channels d are, (BLOCK_L, BLOCK_D), and which of them exist."""
     token = L - 1 - k if REVERSE else k
-    exists = ((k >= 0) & (k < L))[:, None] & (d < D)[None, :]
-    return data + token[:, None] * stride_l + d[None, :] * stride_d, exists
+    return data + d * strides[1] + token * strides[2], (k >= 0) & (k < L) & (d < D)
 
 
 @triton.jit
-def _read(data, d, k, D, L, stride_d, stride_l, REVERSE: tl.constexpr, REAL: tl.constexpr):
-    """The values of tokens k and channels d, zero outside the sequence."""
-    places, exists = _places(data, d, k, D, L, stride_d, stride_l, REVERSE)
-    return tl.load(places, mask=exists, other=0).to(REAL)
+def _read(data, strides, d, k, D, L, REVERSE: tl.constexpr, REAL: tl.constexpr):
+    """The values of tokens k and channels d; zero outside the sequence."""
+    places, exist = _places(data, strides, d, k, D, L, REVERSE)
+    return tl.load(places, mask=exist, other=0).to(REAL)
 
 
 @triton.jit
-def _write(data, values, d, k, D, L, stride_d, stride_l, REVERSE: tl.constexpr):
-    places, exists = _places(data, d, k, D, L, stride_d, stride_l, REVERSE)
-    tl.store(places, values.to(data.dtype.element_ty), mask=exists)
+def _write(data, strides, d, k, D, L, values, REVERSE: tl.constexpr):
+    places, exist = _places(data, strides, d, k, D, L, REVERSE)
+    tl.store(places, values.to(data.dtype.element_ty), mask=exist)
 
 
 @triton.jit
-def _parameter(data, d, D, stride_d, REAL: tl.constexpr):
-    """One number per channel, (1, BLOCK_D)."""
-    return tl.load(data + d * stride_d, mask=d < D, other=0).to(REAL)[None, :]
+def _tap(weight, strides, j, d, D, REAL: tl.constexpr):
+    """w_j of every channel, (1, BLOCK_D)."""
+    return tl.load(weight + d * strides[0] + j * strides[1], mask=d < D, other=0).to(REAL)
 
 
 @triton.jit
-def _convolve(
-    x,
-    weight,
-    bias,
-    ahead,
-    d,
-    k,
-    D,
-    L,
-    x_d,
-    x_l,
-    w_d,
-    w_j,
-    b_d,
-    K: tl.constexpr,
-    REVERSE: tl.constexpr,
-    REAL: tl.constexpr,
-):
-    """bias + Σ_j w_j x_{k+ahead−K+1+j}."""
-    sums = tl.zeros([k.shape[0], d.shape[0]], REAL)
+def _convolve(x, weight, bias, strides, ahead, d, k, D, L, K: tl.constexpr, REVERSE: tl.constexpr, REAL: tl.constexpr):
+    """bias + Σ_j w_j x_{k+ahead−K+1+j}; the strides are those of x, weight and bias."""
+    sums = tl.zeros([k.shape[0], d.shape[1]], REAL)
     if bias is not None:
-        sums += _parameter(bias, d, D, b_d, REAL)
+        sums += tl.load(bias + d * strides[2][0], mask=d < D, other=0).to(REAL)
     for j in (tl.static_range if K <= _UNROLLED else range)(K):
-        sums += _parameter(weight + j * w_j, d, D, w_d, REAL) * _read(
-            x, d, k + (ahead + j - K + 1), D, L, x_d, x_l, REVERSE, REAL
-        )
+        x_j = _read(x, strides[0], d, k + (ahead + j - K + 1), D, L, REVERSE, REAL)
+        sums += _tap(weight, strides[1], j, d, D, REAL) * x_j
     return sums
+
+
+# ── the kernels ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @triton.jit
@@ -83,17 +70,10 @@ def forward(
     weight,
     bias,
     out,
+    strides,
+    out_strides,
     D,
     L,
-    x_batch,
-    x_d,
-    x_l,
-    w_d,
-    w_j,
-    b_d,
-    out_batch,
-    out_d,
-    out_l,
     K: tl.constexpr,
     SILU: tl.constexpr,
     REVERSE: tl.constexpr,
@@ -101,43 +81,12 @@ def forward(
     BLOCK_D: tl.constexpr,
     BLOCK_L: tl.constexpr,
 ):
-    batch, d, k = _block(D, BLOCK_D, BLOCK_L)
-    y = _convolve(x + batch * x_batch, weight, bias, 0, d, k, D, L, x_d, x_l, w_d, w_j, b_d, K, REVERSE, REAL)
+    """out_k = silu(y_k), where y_k = bias + Σ_j w_j x_{k−K+1+j}."""
+    batch, d, k = _block(BLOCK_D, BLOCK_L)
+    y = _convolve(x + batch * strides[0][0], weight, bias, strides, 0, d, k, D, L, K, REVERSE, REAL)
     if SILU:
         y *= tl.sigmoid(y)
-    _write(out + batch * out_batch, y, d, k, D, L, out_d, out_l, REVERSE)
-
-
-@triton.jit
-def _sum_gradient(
-    x,
-    weight,
-    bias,
-    d_out,
-    ahead,
-    d,
-    k,
-    D,
-    L,
-    x_d,
-    x_l,
-    w_d,
-    w_j,
-    b_d,
-    g_d,
-    g_l,
-    K: tl.constexpr,
-    SILU: tl.constexpr,
-    REVERSE: tl.constexpr,
-    REAL: tl.constexpr,
-):
-    """g_{k+ahead}, the gradient of the sum before the SiLU; zero outside the sequence."""
-    g = _read(d_out, d, k + ahead, D, L, g_d, g_l, REVERSE, REAL)
-    if SILU:
-        y = _convolve(x, weight, bias, ahead, d, k, D, L, x_d, x_l, w_d, w_j, b_d, K, REVERSE, REAL)
-        s = tl.sigmoid(y)
-        g *= s * (1 + y * (1 - s))
-    return g
+    _write(out + batch * out_strides[0], out_strides, d, k, D, L, y, REVERSE)
 
 
 @triton.jit
@@ -148,20 +97,11 @@ def backward(
     d_out,
     d_x,
     partial,
+    strides,
+    d_out_strides,
+    d_x_strides,
     D,
     L,
-    x_batch,
-    x_d,
-    x_l,
-    w_d,
-    w_j,
-    b_d,
-    g_batch,
-    g_d,
-    g_l,
-    d_x_batch,
-    d_x_d,
-    d_x_l,
     K: tl.constexpr,
     SILU: tl.constexpr,
     REVERSE: tl.constexpr,
@@ -169,22 +109,27 @@ def backward(
     BLOCK_D: tl.constexpr,
     BLOCK_L: tl.constexpr,
 ):
-    """With g_k = d_out_k·silu'(y_k): d_x_k = Σ_j w_j g_{k+K−1−j}, and over the tokens of this program alone
-    Σ_k g_k x_{k−K+1+j} and Σ_k g_k into the rows of `partial`, (batch, blocks of tokens, K+1, D)."""
-    batch, d, k = _block(D, BLOCK_D, BLOCK_L)
-    x += batch * x_batch
-    d_out += batch * g_batch
-    partial += (batch * tl.num_programs(2) + tl.program_id(2)) * (K + 1) * D
-    g = _sum_gradient(x, weight, bias, d_out, 0, d, k, D, L, x_d, x_l, w_d, w_j, b_d, g_d, g_l, K, SILU, REVERSE, REAL)
-    sums = _parameter(weight + (K - 1) * w_j, d, D, w_d, REAL) * g
-    for ahead in (tl.static_range if K <= _UNROLLED else range)(1, K):
-        g_ahead = _sum_gradient(
-            x, weight, bias, d_out, ahead, d, k, D, L, x_d, x_l, w_d, w_j, b_d, g_d, g_l, K, SILU, REVERSE, REAL
-        )
-        sums += _parameter(weight + (K - 1 - ahead) * w_j, d, D, w_d, REAL) * g_ahead
-    _write(d_x + batch * d_x_batch, sums, d, k, D, L, d_x_d, d_x_l, REVERSE)
+    """With g_k = d_out_k·silu'(y_k): d_x_k = Σ_j w_j g_{k+K−1−j}. Over the tokens of this program alone
+    Σ_k g_k x_{k−K+1+j} and Σ_k g_k, into `partial`, (batch · blocks of tokens, K+1, D)."""
+    batch, d, k = _block(BLOCK_D, BLOCK_L)
+    x += batch * strides[0][0]
+    d_out += batch * d_out_strides[0]
+    partial += (batch * tl.num_programs(2) + tl.program_id(2)) * (K + 1) * D + d
 
+    d_x_k = tl.zeros([BLOCK_L, BLOCK_D], REAL)
+    g = d_x_k
     for j in (tl.static_range if K <= _UNROLLED else range)(K):
-        x_j = _read(x, d, k + (j - K + 1), D, L, x_d, x_l, REVERSE, REAL)
-        tl.store(partial + j * D + d, tl.sum(g * x_j, 0), mask=d < D)
-    tl.store(partial + K * D + d, tl.sum(g, 0), mask=d < D)
+        ahead = K - 1 - j
+        g = _read(d_out, d_out_strides, d, k + ahead, D, L, REVERSE, REAL)
+        if SILU:
+            y = _convolve(x, weight, bias, strides, ahead, d, k, D, L, K, REVERSE, REAL)
+            s = tl.sigmoid(y)
+            g *= s * (1 + y * (1 - s))
+        d_x_k += _tap(weight, strides[1], j, d, D, REAL) * g
+    _write(d_x + batch * d_x_strides[0], d_x_strides, d, k, D, L, d_x_k, REVERSE)
+
+    # The last g was that of token k itself.
+    for j in (tl.static_range if K <= _UNROLLED else range)(K):
+        x_j = _read(x, strides[0], d, k + (j - K + 1), D, L, REVERSE, REAL)
+        tl.store(partial + j * D, tl.sum(g * x_j, 0, keep_dims=True), mask=d < D)
+    tl.store(partial + K * D, tl.sum(g, 0, keep_dims=True), mask=d < D)
