@@ -48,9 +48,8 @@ def address(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def empty_like(tensor: Tensor) -> Tensor:
-    """Room for an output of this shape and layout; in huge pages if it is large, for fresh small ones cost time."""
-    room = torch.empty_like(tensor)
+def in_huge_pages(room: Tensor) -> Tensor:
+    """The same tensor, fresh and not yet written to; if it is large it will lie in huge pages, which cost less time."""
     if room.nbytes >= _LARGE_BYTES and _HUGE_PAGES is not None:
         first = -(-room.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
         whole_pages = (room.data_ptr() + room.nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE

@@ -19,6 +19,7 @@ void forward(Task<Real>& t) {
     const int tokens = t.a.L - k < kChunk ? int(t.a.L - k) : kChunk;
     t.load_matrices(k, tokens);
     for (int m = 0; m < t.blocks; ++m) {
+      t.prefetch(t.a.u, m, k + kChunk), t.prefetch(t.a.delta, m, k + kChunk);
       t.load_inputs(m, k, tokens, false);
       if (t.a.chunk_states)
         for (int n = 0; n < t.N; ++n)
@@ -88,7 +89,7 @@ TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, 
                                  Vec<Real>& d_u, Vec<Real>& d_delta) {
   using V = Vec<Real>;
   constexpr int W = kLanes<Real>;
-  const V u = load(t.u[k]), delta = load(t.delta[k]);
+  const V u = t.u.get(k), delta = t.delta.get(k);
   const typename Method::Token token(delta, u);
   const States<Real, Method, constant> states(t, m);
   const auto B = states.B_of(k);
@@ -118,8 +119,7 @@ TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, 
     }
     store_summands<constant>(row_C, n, load(after + n * W) * d_y);
   }
-  d_u += sum * delta;
-  d_delta += sum * u;
+  if constexpr (Method::kHasAdjoint) d_u += sum * delta, d_delta += sum * u;
 }
 
 // Adds one token's summands to the gradient of B or C: over the channels where it varies in time, else over time.
@@ -161,8 +161,8 @@ void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, 
   if (t.a.z.data) {  // out = y·z·s with s = sigmoid(z); its derivative by z is y·s·(1 + z(1 − s))
     const Rows<Real> d_z = t.rows(t.a.d_z, m, k0, adj.d_z);
     t.each(tokens, [&](int k) {
-      const V d_out = load(d_y[k]), z = load(t.z[k]), s = load(t.sigmoid + k * W);
-      store(d_z[k], d_out * load(t.out[k]) * (s * (1 + z * (1 - s))));
+      const V d_out = d_y.get(k), z = t.z.get(k), s = load(t.sigmoid + k * W);
+      d_z.put(k, d_out * t.out.get(k) * (s * (1 + z * (1 - s))));
       store(adj.d_y + k * W, d_out * load(t.gate + k * W));
     });
     t.store_rows(t.a.d_z, m, k0, tokens, adj.d_z);
@@ -172,16 +172,16 @@ void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, 
   const V skip = t.parameter(t.a.D_skip, m);
   V d_D = load(adj.d_D + m * W), d_bias = load(adj.d_bias + m * W);
   for (int k = tokens - 1; k >= 0; --k) {
-    const V d_y_k = load(d_y[k]);
+    const V d_y_k = d_y.get(k);
     V d_u_k = skip * d_y_k, d_delta_k{};
-    d_D += d_y_k * load(t.u[k]);
+    d_D += d_y_k * t.u.get(k);
     adjoint_token<Real, Method, constant, fast>(t, adj, m, k, d_y_k, d_u_k, d_delta_k);
     add_rows<constant>(t, adj.row_B, t.a.groups_B, m, k, adj.tile_B, adj.d_B);
     add_rows<constant>(t, adj.row_C, t.a.groups_C, m, k, adj.tile_C, adj.d_C);
     if (t.a.delta_softplus) d_delta_k *= load(t.slope + k * W);
     d_bias += d_delta_k;
-    store(d_u[k], d_u_k);
-    store(d_delta[k], d_delta_k);
+    d_u.put(k, d_u_k);
+    d_delta.put(k, d_delta_k);
   }
   store(adj.d_D + m * W, d_D);
   store(adj.d_bias + m * W, d_bias);
@@ -206,6 +206,7 @@ void backward(Task<Real>& t, Arena& arena) {
     t.load_matrices(k0, tokens);
     for (int i = 0; i < kChunk * t.pitch; ++i) adj.tile_B[i] = adj.tile_C[i] = 0;
     for (int m = 0; m < t.blocks; ++m) {
+      t.prefetch(t.a.u, m, k0 - kChunk), t.prefetch(t.a.delta, m, k0 - kChunk), t.prefetch(t.a.d_out, m, k0 - kChunk);
       t.load_inputs(m, k0, tokens, true);
       if (Method::kHasFast && t.may_be_fast(m, tokens))
         backward_block<Real, Method, constant, true>(t, adj, m, k0, tokens);

@@ -54,12 +54,41 @@ struct Entries<Real, true> {
   TUSTIN_INLINE Vec<Real> operator[](int n) const { return per_token ? splat(row[n]) : load(row + n * kLanes<Real>); }
 };
 
-// Rows of a block of channels, one per token: in the tensor itself where that is possible, else in a tile.
+// Rows of a block of channels, one per token: in the tensor itself where that is possible, else in a tile. Those of a
+// 16-bit tensor are converted on the way.
 template <class Real>
 struct Rows {
-  Real* first;
+  void* first;
   int64_t step;
-  TUSTIN_INLINE Real* operator[](int64_t k) const { return first + k * step; }
+  int dtype = kDtype<Real>;
+
+  TUSTIN_INLINE Real* operator[](int64_t k) const { return (Real*)first + k * step; }
+  TUSTIN_INLINE Vec<Real> get(int64_t k) const {
+    if constexpr (sizeof(Real) == 4) {
+      if (__builtin_expect(dtype == TUSTIN_BFLOAT16, 0)) return widened<BFloat16>(k);
+      if (__builtin_expect(dtype == TUSTIN_FLOAT16, 0)) return widened<Float16>(k);
+    }
+    return load((*this)[k]);
+  }
+  TUSTIN_INLINE void put(int64_t k, Vec<Real> v) const {
+    if constexpr (sizeof(Real) == 4) {
+      if (__builtin_expect(dtype == TUSTIN_BFLOAT16, 0)) return narrowed<BFloat16>(k, v);
+      if (__builtin_expect(dtype == TUSTIN_FLOAT16, 0)) return narrowed<Float16>(k, v);
+    }
+    store((*this)[k], v);
+  }
+
+ private:
+  template <class Half>
+  TUSTIN_INLINE Vec<Real> widened(int64_t k) const {
+    const Half* row = (const Half*)first + k * step;
+    return {load_row<Half, Real>(row), load_row<Half, Real>(row + kRegisterLanes<Real>)};
+  }
+  template <class Half>
+  TUSTIN_INLINE void narrowed(int64_t k, Vec<Real> v) const {
+    Half* row = (Half*)first + k * step;
+    store_row<Half, Real>(row, v.low), store_row<Half, Real>(row + kRegisterLanes<Real>, v.high);
+  }
 };
 
 // The states of one block of channels, with everything the inner loops read at hand.
@@ -179,11 +208,13 @@ struct Task {
 
   // Where the rows lie as they are wanted there is nothing to move.
   bool in_place(const TustinTensor& t, int block) const {
-    return t.dtype == kDtype<Real> && t.stride[1] == 1 && channels(block) == W;
+    const bool convertible = sizeof(Real) == 4 && (t.dtype == TUSTIN_BFLOAT16 || t.dtype == TUSTIN_FLOAT16);
+    return (t.dtype == kDtype<Real> || convertible) && t.stride[1] == 1 && channels(block) == W;
   }
   Rows<Real> rows(const TustinTensor& t, int block, int64_t k, Real* tile) const {
-    if (in_place(t, block)) return {(Real*)t.data + offset(t, channel(block), k), step(t.stride[2])};
-    return {tile, W};
+    if (!in_place(t, block)) return {tile, W};
+    const int64_t bytes = t.dtype == kDtype<Real> ? sizeof(Real) : sizeof(BFloat16);
+    return {(char*)t.data + offset(t, channel(block), k) * bytes, step(t.stride[2]), t.dtype};
   }
   Rows<Real> load_rows(const TustinTensor& t, int block, int64_t k, int tokens, Real* tile) const {
     if (!in_place(t, block))
@@ -219,6 +250,15 @@ struct Task {
     return load(v);
   }
 
+  // Asks for the rows of the chunk to come: they lie too far apart for the CPU to see them coming.
+  void prefetch(const TustinTensor& t, int block, int64_t k) const {
+    if (k < 0 || k >= a.L || !in_place(t, block)) return;
+    const Rows<Real> later = rows(t, block, k, nullptr);
+    const int64_t bytes = later.step * (t.dtype == kDtype<Real> ? sizeof(Real) : sizeof(BFloat16));
+    const int tokens = a.L - k < kChunk ? int(a.L - k) : kChunk;
+    for (int i = 0; i < tokens; ++i) __builtin_prefetch((char*)later.first + i * bytes);
+  }
+
   // The element-wise functions run in several short passes over the tiles: one long chain of operations per element would
   // leave the CPU waiting for results.
   void load_inputs(int m, int64_t k, int tokens, bool with_slope) {
@@ -226,14 +266,14 @@ struct Task {
     delta = load_rows(a.delta, m, k, tokens, tile_delta);
     if (a.delta_bias) {
       const V bias = parameter(a.delta_bias, m);
-      each(tokens, [&](int i) { store(tile_delta + i * W, load(delta[i]) + bias); });
+      each(tokens, [&](int i) { store(tile_delta + i * W, delta.get(i) + bias); });
       delta = {tile_delta, W};
     }
     if (a.delta_softplus) {
       Real* e = slope;
-      each(tokens, [&](int i) { store(e + i * W, exp<Real>(-magnitude(load(delta[i])))); });
+      each(tokens, [&](int i) { store(e + i * W, exp<Real>(-magnitude(delta.get(i)))); });
       each(tokens, [&](int i) {
-        const V x = load(delta[i]), e_x = load(e + i * W);
+        const V x = delta.get(i), e_x = load(e + i * W);
         store(tile_delta + i * W, softplus(x, e_x));
         if (with_slope) store(slope + i * W, softplus_slope(x, e_x));
       });
@@ -241,11 +281,11 @@ struct Task {
     }
     if (a.z.data) {
       z = load_rows(a.z, m, k, tokens, tile_z);
-      each(tokens, [&](int i) { store(sigmoid + i * W, exp<Real>(-load(z[i]))); });
+      each(tokens, [&](int i) { store(sigmoid + i * W, exp<Real>(-z.get(i))); });
       each(tokens, [&](int i) {
         const V s = 1 / (1 + load(sigmoid + i * W));
         store(sigmoid + i * W, s);
-        store(gate + i * W, load(z[i]) * s);
+        store(gate + i * W, z.get(i) * s);
       });
     }
   }
@@ -258,7 +298,7 @@ struct Task {
   // Whether every e^z of the loaded chunk is a normal number, and no channel of the block wants the exact ladder.
   bool may_be_fast(int m, int tokens) const {
     V largest{};
-    for (int k = 0; k < tokens; ++k) largest = at_least(magnitude(load(delta[k])), largest);
+    for (int k = 0; k < tokens; ++k) largest = at_least(magnitude(delta.get(k)), largest);
     Real z[W];
     store(z, largest * load(reach + m * W));
     bool normal = true;
@@ -275,8 +315,8 @@ struct Task {
     const V skip = parameter(a.D_skip, m);
     const int N = this->N, next = kept ? N * W : 0;
     for (int k = 0; k < tokens; ++k) {
-      const V u_k = load(u[k]);
-      const typename Method::Token token(load(delta[k]), u_k);
+      const V u_k = u.get(k);
+      const typename Method::Token token(delta.get(k), u_k);
       const auto B = states.B_of(k);
       const auto C = states.C_of(k);
       const Real* before = from + k * next;
@@ -291,7 +331,7 @@ struct Task {
       }
       if (a.D_skip) y += skip * u_k;
       if (gate) y *= load(gate + k * W);
-      store(out[k], y);
+      out.put(k, y);
     }
   }
 

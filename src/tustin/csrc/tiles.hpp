@@ -83,10 +83,38 @@ constexpr int kDtype = sizeof(Real) == 8 ? TUSTIN_FLOAT64 : TUSTIN_FLOAT32;
 typedef uint32_t Words __attribute__((vector_size(kRegisterBytes)));
 typedef uint16_t Halves __attribute__((vector_size(kRegisterBytes / 2)));
 
+template <class Half>
+TUSTIN_INLINE Register<float> widen_row(Halves bits) {
+  return Half::template widen<Register<float>>(__builtin_convertvector(bits, Words));
+}
+template <class Half>
+TUSTIN_INLINE Halves narrow_row(Register<float> v) {
+  return __builtin_convertvector(Half::template narrow<Words>(v), Halves);
+}
+#if defined(__AVX512F__)  // has instructions for it
+template <>
+TUSTIN_INLINE Register<float> widen_row<Float16>(Halves bits) {
+  return _mm512_cvtph_ps((__m256i)bits);
+}
+template <>
+TUSTIN_INLINE Halves narrow_row<Float16>(Register<float> v) {
+  return (Halves)_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+}
+#elif defined(__F16C__)
+template <>
+TUSTIN_INLINE Register<float> widen_row<Float16>(Halves bits) {
+  return _mm256_cvtph_ps((__m128i)bits);
+}
+template <>
+TUSTIN_INLINE Halves narrow_row<Float16>(Register<float> v) {
+  return (Halves)_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+}
+#endif
+
 template <class Element, class Real>
 TUSTIN_INLINE Register<Real> load_row(const Element* p) {
   if constexpr (kIsHalf<Element> && sizeof(Real) == 4) {
-    return Element::template widen<Register<float>>(__builtin_convertvector(load_register<Halves>(&p->bits), Words));
+    return widen_row<Element>(load_register<Halves>(&p->bits));
   } else {
     Real row[kRegisterLanes<Real>];
     for (int i = 0; i < kRegisterLanes<Real>; ++i) row[i] = to_real<Real>(p[i]);
@@ -96,7 +124,7 @@ TUSTIN_INLINE Register<Real> load_row(const Element* p) {
 template <class Element, class Real>
 TUSTIN_INLINE void store_row(Element* p, Register<Real> v) {
   if constexpr (kIsHalf<Element> && sizeof(Real) == 4) {
-    store_register(&p->bits, __builtin_convertvector(Element::template narrow<Words>(v), Halves));
+    store_register(&p->bits, narrow_row<Element>(v));
   } else {
     Real row[kRegisterLanes<Real>];
     store_register(row, v);

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .. import native
 from ..discretize import BUILT_IN, Method
-from ..native import TENSOR, address, fields
+from ..native import TENSOR, address, fields, in_huge_pages
 
 _SCAN = Struct(f"@5i6q{TENSOR * 6}6P{TENSOR * 6}10P")
 _NO_GRADIENTS = (*fields(None) * 6, *(0,) * 10)
@@ -64,7 +64,7 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
     A, D, delta_bias, initial_state = _dense(A, D, delta_bias, initial_state)
-    out = native.empty_like(u)
+    out = in_huge_pages(torch.empty_like(u))
     last_state = A.new_empty(*u.shape[:2], A.shape[1])
     head = _head(u, delta, A, B, C, z, delta_softplus, method, reverse)
     pointers = map(address, (A, D, delta_bias, initial_state, last_state, chunk_states))
@@ -94,9 +94,13 @@ def backward(
     d_last_state, chunk_states = _dense(d_last_state, chunk_states)
     batch, channels, L = u.shape
     N = A.shape[1]
-    gradients = {"u": native.empty_like(u), "delta": native.empty_like(delta), "A": torch.empty_like(A)}
+    gradients = {
+        "u": in_huge_pages(torch.empty_like(u)),
+        "delta": in_huge_pages(torch.empty_like(delta)),
+        "A": torch.empty_like(A),
+    }
     if z is not None:
-        gradients["z"] = native.empty_like(z)
+        gradients["z"] = in_huge_pages(torch.empty_like(z))
     for name, parameter in (("D", D), ("delta_bias", delta_bias), ("initial_state", initial_state)):
         if parameter is not None:
             gradients[name] = torch.empty_like(parameter)
@@ -129,7 +133,7 @@ def _scratch(dtype: torch.dtype, *sizes: int) -> tuple[Tensor, ...]:
     count = sum(sizes) * dtype.itemsize
     room: Tensor | None = getattr(_kept, "room", None)
     if room is None or room.numel() < count:
-        room = torch.empty(count, dtype=torch.uint8)
+        room = in_huge_pages(torch.empty(count, dtype=torch.uint8))
         if count <= _KEPT_BYTES:
             _kept.room = room
     pieces: tuple[Tensor, ...] = room[:count].view(dtype).split(sizes)

@@ -1,7 +1,7 @@
 """The scan as a PyTorch operator, with its shapes and its gradient registered once for every fused backend.
 
-That is what torch.compile, torch.export, autocast, activation checkpointing and DDP see. It is registered piece by piece,
-not with `torch.library.custom_op`, which would add to each call what a small scan takes.
+That is what torch.compile, torch.export, autocast, activation checkpointing and DDP see. It is registered piece by
+piece, not with `torch.library.custom_op`, which would add to each call what a small scan takes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..discretize import Method
+from ..native import in_huge_pages
 from . import native
 
 _GRADIENTS = ("u", "delta", "A", "B", "C", "D", "z", "delta_bias", "initial_state")
@@ -33,7 +34,7 @@ def _forward(
     keep_states: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The output, the last state, and with `keep_states` the state before each chunk, which the backward pass needs."""
-    chunk_states = _empty_chunk_states(u, A, keep_states)
+    chunk_states = in_huge_pages(_empty_chunk_states(u, A, keep_states))
     out, last_state = native.forward(
         u,
         delta,
