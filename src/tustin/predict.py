@@ -44,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", choices=PREDICTORS, help="insist on this task; by default the checkpoint's")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="where pictures go (default: predictions)")
     parser.add_argument("--top", metavar="N", type=at_least_one, default=5, help="classes per image (default: 5)")
+    parser.add_argument("--score", metavar="S", type=float, default=0.5, help="least score to draw (default: 0.5)")
     parser.add_argument("--batch-size", metavar="N", type=at_least_one, default=8, help="images at once (default: 8)")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
 

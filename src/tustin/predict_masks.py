@@ -7,7 +7,6 @@ is the image under these colours, with the names of its largest classes beside i
 from __future__ import annotations
 
 import argparse
-import colorsys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from timm.data import resolve_model_data_config
 
 from .data.mask_transforms import ForEvaluation
 from .data.masks import Pixels, values_of
-from .files import replacing
+from .drawing import colours, write_png
 from .models import describe
 from .predict import UnreadableError, names_for, open_image
 from .train.segmentation import segment, settings_of
@@ -52,8 +51,8 @@ def predict(
         values = values_of(segment(model, prepared, (image.height, image.width), settings).numpy(), unlabelled)
         shares = _shares(values, names, unlabelled)[: args.top]
         files = {"mask": out / f"{name}-mask.png", "overlay": out / f"{name}-overlay.png"}
-        _write(files["mask"], as_picture(values))
-        _write(files["overlay"], overlay(image, values, shares))
+        write_png(files["mask"], as_picture(values))
+        write_png(files["overlay"], overlay(image, values, shares))
         yield {"image": str(path), **{kind: str(file) for kind, file in files.items()}, "classes": shares}
         advance(1)
 
@@ -114,16 +113,3 @@ def overlay(image: Image.Image, values: Pixels, shares: Sequence[dict[str, Any]]
         draw.rectangle((left, top, left + size, top + size), fill=tuple(palette[one["value"]].tolist()))
         draw.text((left + 3 * size // 2, top), line, fill="black", font=font)
     return picture
-
-
-def colours(number: int) -> Pixels:
-    """(number, 3): black, then colours of which neighbours differ, because hues a golden section apart do."""
-    hues = [(index * 0.6180339887) % 1 for index in range(number)]
-    strengths = [(0.9, 0.95), (0.55, 0.9), (0.85, 0.65)]
-    chosen = [colorsys.hsv_to_rgb(hue, *strengths[index % 3]) for index, hue in enumerate(hues)]
-    return (255 * np.array([(0.0, 0.0, 0.0), *chosen[1:]])).round().astype(np.uint8)
-
-
-def _write(path: Path, picture: Image.Image) -> None:
-    with replacing(path) as file:
-        picture.save(file, format="PNG")

@@ -251,6 +251,18 @@ class Config:
         return {key: self.get(key) for key in keys()}
 
 
+def refuse_settings_of_classification(config: Config) -> None:
+    """For the other tasks: what would have no effect must not look as if it had one."""
+    usual = AugmentConfig()
+    for setting in dataclasses.fields(AugmentConfig):
+        shared = setting.name in ("flip", "repeats")
+        if not shared and getattr(config.augment, setting.name) != getattr(usual, setting.name):
+            raise ValueError(
+                f"augment.{setting.name} is a setting of classification; {config.task} has augment.flip, "
+                f"augment.repeats and {config.task}.*"
+            )
+
+
 def keys(of: type = Config, prefix: str = "") -> Iterator[str]:
     """The dotted names of all settings."""
     for name, kind in get_type_hints(of).items():

@@ -17,8 +17,12 @@ from ..models import Diagnosis, diagnose, save
 from ..models.detector import Detector
 from .average_precision import coco_figures
 from .classification import model_of
-from .config import Config, DataConfig
+from .config import Config, DataConfig, refuse_settings_of_classification
+from .evaluation import Evaluation
 from .metrics import METRICS, Gather
+
+BATCH_SIZE = 8
+"""Images that `tustin eval` loads together."""
 
 
 class Detection:
@@ -27,6 +31,7 @@ class Detection:
     primary = METRICS["box_ap75"]
 
     def __init__(self, config: Config) -> None:
+        refuse_settings_of_classification(config)
         train, self.eval_data = open_data(config.data, training=True), open_data(config.data, training=False)
         if (train.classes, train.category_ids) != (self.eval_data.classes, self.eval_data.category_ids):
             raise ValueError(f"the categories of train2017 and val2017 in {config.data.path!r} differ")
@@ -63,10 +68,6 @@ class DetectionMeter:
         self.data = data
         self.found: dict[int, list[dict[str, Any]]] = {}
 
-    @property
-    def samples(self) -> int:
-        return len(self.found)
-
     def update(self, output: list[dict[str, Tensor]], batch: Batch) -> None:
         for detections, target in zip(output, batch["targets"], strict=True):
             image = target["image_id"]
@@ -78,6 +79,14 @@ class DetectionMeter:
         if Detection.primary.name not in figures:
             raise ValueError(f"there is no object in the {len(found)} images to evaluate on")
         return figures
+
+
+def evaluation_of(model: Detector, data: DataConfig, settings: Mapping[str, Any]) -> Evaluation:
+    """What `tustin eval` needs; no setting of the training matters."""
+    images = open_data(data, training=False)
+    if images.category_ids != model.config["category_ids"]:
+        raise ValueError(f"the categories in {data.path!r} have other numbers than those the model was trained on")
+    return Evaluation(images, images.classes, lambda model, batch: model(batch["images"]), DetectionMeter(images))
 
 
 def open_data(data: DataConfig, training: bool) -> Coco:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from ..data.masks import UNLABELLED, MaskedImages, masked_folder
 from ..models import Diagnosis, diagnose, save
 from ..models.segmenter import Segmenter
 from .classification import model_of
-from .config import AugmentConfig, Config, DataConfig, SegmentationConfig
+from .config import Config, DataConfig, SegmentationConfig, refuse_settings_of_classification
 from .evaluation import Evaluation
 from .metrics import METRICS, Gather
 
@@ -32,7 +31,7 @@ class Segmentation:
     primary = METRICS["miou"]
 
     def __init__(self, config: Config) -> None:
-        _refuse_settings_of_classification(config)
+        refuse_settings_of_classification(config)
         self.settings, self.smoothing = config.segmentation, config.optim.smoothing
         train, held_out = open_data(config.data, training=True), open_data(config.data, training=False)
         self.class_names = train.classes
@@ -171,15 +170,3 @@ def _for_training(images: MaskedImages, config: Config, vim: Any) -> MaskedImage
         photometric=settings.photometric,
     )
     return images.prepared(prepare, facts["input_size"][0], config.data.skip_corrupt, config.data.in_memory)
-
-
-def _refuse_settings_of_classification(config: Config) -> None:
-    """What would have no effect must not look as if it had one."""
-    usual = AugmentConfig()
-    for field in dataclasses.fields(AugmentConfig):
-        shared = field.name in ("flip", "repeats")
-        if not shared and getattr(config.augment, field.name) != getattr(usual, field.name):
-            raise ValueError(
-                f"augment.{field.name} is a setting of classification; segmentation has augment.flip, augment.repeats "
-                "and segmentation.*"
-            )
