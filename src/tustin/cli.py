@@ -470,6 +470,10 @@ def _run_eval(args: argparse.Namespace) -> None:
     else:
         metrics = ", ".join(display.metrics_text(result["metrics"]))
         print(f"{result['checkpoint']}, {result['discretization']}: {metrics} ({result['samples']} images)")
+        if "box_ap75" in result["metrics"]:
+            from .train import average_precision
+
+            print_rich(lambda width: [average_precision.table(result["metrics"])])
 
 
 _EVAL_DETAILS = """\

@@ -7,23 +7,23 @@ from typing import Any
 
 from ..data.rle import coco_library
 
-__all__ = ["FIGURES", "coco_figures"]
+__all__ = ["FIGURES", "coco_figures", "table"]
 
 FIGURES = {
-    "ap75": "average precision at IoU 0.75",
-    "ap": "average precision, mean over IoU 0.5 to 0.95",
-    "ap50": "average precision at IoU 0.5",
-    "ap_small": "average precision of objects below 32 x 32 pixels",
-    "ap_medium": "average precision of objects between",
-    "ap_large": "average precision of objects above 96 x 96 pixels",
-    "ar1": "average recall of one detection per image",
-    "ar10": "average recall of ten detections per image",
-    "ar100": "average recall of a hundred detections per image",
-    "ar_small": "average recall of objects below 32 x 32 pixels",
-    "ar_medium": "average recall of objects between",
-    "ar_large": "average recall of objects above 96 x 96 pixels",
+    "ap75": "AP at IoU 0.75",
+    "ap": "AP, mean over IoU 0.5 to 0.95",
+    "ap50": "AP at IoU 0.5",
+    "ap_small": "AP of objects below 32 x 32",
+    "ap_medium": "AP of objects between",
+    "ap_large": "AP of objects above 96 x 96",
+    "ar1": "AR, 1 detection per image",
+    "ar10": "AR, 10 detections per image",
+    "ar100": "AR, 100 detections per image",
+    "ar_small": "AR of objects below 32 x 32",
+    "ar_medium": "AR of objects between",
+    "ar_large": "AR of objects above 96 x 96",
 }
-"""Names and meanings, the paper's figure first."""
+"""Names and meanings, the paper's figure first: average precision, average recall, and sizes in pixels."""
 
 _PRECISIONS = ["ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large"]
 _RECALLS = ["ar1", "ar10", "ar100", "ar_small", "ar_medium", "ar_large"]
@@ -53,3 +53,18 @@ def coco_figures(
         values = dict(zip(_PRECISIONS + _RECALLS, map(float, evaluation.stats), strict=True))
         figures |= {f"{kind}_{name}": 100 * values[name] for name in FIGURES if values[name] >= 0}
     return figures
+
+
+def table(metrics: Mapping[str, float]) -> Any:
+    """The figures of an evaluation for a terminal: a row each, boxes beside masks."""
+    from rich import box
+    from rich.table import Table
+
+    rows = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    rows.add_column("%")
+    for kind in ("boxes", "masks"):
+        rows.add_column(kind, justify="right", no_wrap=True)
+    for name, meaning in FIGURES.items():
+        values = (metrics.get(f"{kind}_{name}") for kind in ("box", "mask"))
+        rows.add_row(meaning, *("no object" if value is None else f"{value:.2f}" for value in values))
+    return rows
