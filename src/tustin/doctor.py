@@ -104,6 +104,13 @@ def _gpus() -> tuple[list[dict[str, Any]], str | None]:
     return [], f"torch is built for {built_for[0]} and finds no device" if built_for else "torch is built for CPU only"
 
 
+def no_gpu_because(kind: str) -> str | None:
+    """Why torch has no device of this kind, such as "cuda", or None if it has."""
+    gpus, reason = _gpus()
+    found = [gpu["name"] for gpu in gpus if gpu["device"].startswith(f"{kind}:")]
+    return None if found else reason or f"there is no {kind} device here, only {gpus[0]['device']} {gpus[0]['name']}"
+
+
 def _gpu(kind: str, index: int) -> dict[str, Any]:
     name_of = getattr(torch.get_device_module(kind), "get_device_name", None)  # mps has no such function
     return {"device": f"{kind}:{index}", "name": name_of(index) if name_of else kind}

@@ -6,7 +6,7 @@ from tustin import METHODS
 from tustin.bench.options import BACKENDS, Options
 from tustin.bench.scan import Result, plan
 from tustin.bench.timing import Timing
-from tustin.bench.workloads import COMPILED, PEER, PEER_KEEPING, Cell
+from tustin.bench.workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell
 
 OPTIONS = Options(
     methods=tuple(METHODS),
@@ -23,16 +23,17 @@ MACHINE = {
     "versions": {"tustin": "1.2.3", "python": "3.11.7", "torch": "2.6.0", "numpy": "2.0.0", PEER: "1.2.0"},
     "platform": "Linux",
     "cpu": {"model": "AMD EPYC", "cores": 2},
+    "gpu": None,
     "load": 0.1,
     "native_level": "v3",
 }
 UPDATES_PER_SECOND = {"mamba": 5e9, "bil": 8e9}  # on two threads; the other rules 4e9
-SLOWER = {"reference": 30.0, COMPILED: 10.0, PEER: 100.0, PEER_KEEPING: 50.0}
+SLOWER = {"reference": 30.0, COMPILED: 10.0, PEER: 100.0, PEER_KEEPING: 50.0, GPU_PEER: 2.0}
 
 
 def seconds(cell: Cell) -> float:
     """The backward pass takes twice as long as the forward pass, one thread 1.9 times as long as two."""
-    rule = "mamba" if cell.backend in (PEER, PEER_KEEPING) else cell.method
+    rule = "mamba" if cell.backend in (PEER, PEER_KEEPING, GPU_PEER) else cell.method
     forward = cell.updates / UPDATES_PER_SECOND.get(rule, 4e9) * SLOWER.get(cell.backend, 1.0)
     forward *= 0.9 if cell.dtype == "bfloat16" else 1.0
     return forward * (3 if cell.backward else 1) * (1.9 if cell.threads == 1 else 1)

@@ -1,5 +1,6 @@
 """The benchmark of the scan: fair turns, ratios that are right, verdicts that are honest. No test looks at a clock."""
 
+import functools
 import json
 import os
 import subprocess
@@ -7,17 +8,19 @@ import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
-from tustin import METHODS, native
-from tustin.bench import files, machine, report, scan, timing, workloads
+from tustin import METHODS, native, selective_scan
+from tustin.bench import files, machine, options, report, scan, timing, workloads
+from tustin.bench import worker as worker_module
 from tustin.bench.checks import LONG, check_all
 from tustin.bench.scan import focus, plan
 from tustin.bench.timing import Task, Timing, summarize
 from tustin.bench.worker import Worker
-from tustin.bench.workloads import COMPILED, PEER, PEER_KEEPING, Cell, peer_of
+from tustin.bench.workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell, peer_of
 from tustin.cli import main
 from tustin.scan.native import method_names
 
@@ -129,7 +132,7 @@ def test_half_precision_is_ours_alone():
 
 
 def test_what_needs_too_much_memory_is_left_out(monkeypatch):
-    monkeypatch.setattr(workloads, "available_bytes", lambda: 20 * 10**9)
+    monkeypatch.setattr(workloads, "available_bytes", lambda device: 20 * 10**9)
     large = replace(peer_of(CELL), L=LONG, backward=True)
     assert scan._too_large(large) == ("it would need about 17 GB of memory, more than half of the 20 GB that are free")
     assert scan._too_large(replace(large, batch=1)) is None
@@ -147,7 +150,7 @@ def test_what_takes_too_long_is_left_out():
 
 
 def test_memory_of_the_machine_is_known():
-    assert 10**8 < workloads.available_bytes() < 10**15
+    assert 10**8 < workloads.available_bytes("cpu") < 10**15
 
 
 # --- ratios, rates and verdicts ---------------------------------------------------------------------------------------
@@ -502,6 +505,69 @@ def test_json_holds_everything(measured, capsys):
     assert {"method", "updates", "gemm_ratio", "attainable", "share"} <= set(told["rates"][0])
     assert list(told["checks"][0]) == ["claim", "relation", "bound", "measured", "which", "holds"]
     assert told["checks"][0]["holds"] is True
+
+
+# --- on a GPU ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(options, "no_gpu_because", lambda kind: None)
+
+
+def test_without_a_gpu_it_says_so_in_one_sentence(capsys, monkeypatch):
+    monkeypatch.setattr(options, "no_gpu_because", lambda kind: f"no {kind} device was found")
+    assert main(["bench", "scan", "--device", "cuda"]) == 1
+    assert capsys.readouterr().err == "tustin: error: --device cuda: no cuda device was found\n"
+
+
+def test_on_a_gpu_triton_runs_beside_mamba_ssm(measured, gpu, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["bench", "scan", "--threads", "2", "--device", "cuda", "--lengths", "197", "--json"]) == 0
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert {cell["device"] for cell in cells} == {"cuda"}
+    assert {cell["backend"] for cell in cells} == {"triton", "mamba_ssm", "reference"}
+    assert {cell["layout"] for cell in cells if cell["backend"] == "mamba_ssm"} == {"token-last"}
+    assert {cell["fused"] for cell in cells if cell["backend"] == "mamba_ssm"} == {False, True}
+    assert all(cell["times_faster_than_mamba_ssm"] for cell in cells if cell["dtype"] == "float32")
+    assert main(["bench", "scan", "--threads", "2", "--device", "cuda", "--lengths", "197"]) == 0
+    out = capsys.readouterr().out
+    assert "triton bil" in out
+    assert "mamba_ssm, fused" in out
+    assert "how many times faster than mamba_ssm" in out
+    assert "native bil" not in out
+
+
+def test_a_backend_of_the_other_device_is_refused(measured, gpu, capsys):
+    assert main(["bench", "scan", "--device", "cuda", "--backends", "native"]) == 1
+    assert "native is not measured on cuda; there are triton, mamba_ssm, reference" in capsys.readouterr().err
+
+
+def test_mamba_ssm_is_called_with_the_arguments_of_the_scan(monkeypatch):
+    """A stand-in with its signature: the same numbers, laid out by token, with everything fused."""
+    interface = ModuleType("mamba_ssm.ops.selective_scan_interface")
+    interface.selective_scan_fn = functools.partial(selective_scan, backend="reference")
+    monkeypatch.setitem(sys.modules, "mamba_ssm", ModuleType("mamba_ssm"))
+    monkeypatch.setitem(sys.modules, "mamba_ssm.ops", ModuleType("mamba_ssm.ops"))
+    monkeypatch.setitem(sys.modules, "mamba_ssm.ops.selective_scan_interface", interface)
+    assert workloads.missing(GPU_PEER) is None
+    for fused in (False, True):
+        ours = replace(CELL, backend="reference", L=5, fused=fused)
+        theirs = replace(ours, backend=GPU_PEER, layout="token-last")
+        torch.testing.assert_close(workloads.make_call(theirs)(), workloads.make_call(ours)())
+
+
+def test_without_mamba_ssm_the_reader_is_told_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mamba_ssm", None)
+    assert "get it with 'pip install mamba-ssm'" in workloads.missing(GPU_PEER)
+
+
+def test_calls_on_a_gpu_are_queued_and_waited_for(monkeypatch):
+    done = []
+    monkeypatch.setattr(workloads, "make_call", lambda cell: lambda: done.append("call"))
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: done.append("wait"))
+    worker_module._turn(replace(CELL, backend="triton", device="cuda"), 1, 0.0)
+    assert done[-11:] == ["call"] * 10 + ["wait"]
 
 
 # --- real runs, small -------------------------------------------------------------------------------------------------

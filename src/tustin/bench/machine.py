@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .. import doctor, native
-from .workloads import PEER, Cell, N, missing
+from .workloads import GPU_PEER, PEER, Cell, N, missing
 
 GEMM_SIZE = 1024
 COPY_BYTES = 1 << 26  # beyond the last-level cache
@@ -54,11 +54,11 @@ LIMITS = ("gemm", "copy")
 
 
 @functools.cache
-def limit_calls() -> dict[str, Callable[[], object]]:
+def limit_calls(device: str) -> dict[str, Callable[[], object]]:
     """What to time to learn each of `LIMITS`."""
-    a, b = torch.randn(2, GEMM_SIZE, GEMM_SIZE, generator=torch.Generator().manual_seed(0))
-    product = torch.empty(GEMM_SIZE, GEMM_SIZE)
-    source = torch.ones(COPY_BYTES // 4)
+    a, b = torch.randn(2, GEMM_SIZE, GEMM_SIZE, generator=torch.Generator().manual_seed(0)).to(device)
+    product = torch.empty_like(a)
+    source = torch.ones(COPY_BYTES // 4, device=device)
     target = torch.empty_like(source)
     return {"gemm": lambda: torch.mm(a, b, out=product), "copy": lambda: target.copy_(source)}
 
@@ -101,14 +101,16 @@ def rate(cell: Cell, seconds: float, limits: Limits) -> Rate:
     )
 
 
-def describe() -> dict[str, Any]:
+def describe(device: str) -> dict[str, Any]:
     """What the numbers depend on, the load by others included, so before the run; neither user nor host."""
     facts = doctor.collect()
-    peer = None if missing(PEER) else importlib.metadata.version(PEER)
+    name = PEER if device == "cpu" else GPU_PEER
+    peer = None if missing(name) else importlib.metadata.version(name)
     return {
-        "versions": facts["versions"] | {PEER: peer},
+        "versions": facts["versions"] | {name: peer},
         "platform": facts["platform"],
         "cpu": facts["cpu"],
+        "gpu": None if device == "cpu" else torch.get_device_module(device).get_device_name(),
         "load": os.getloadavg()[0],
         "native_level": None if missing("native") else native.cpu_level(),
     }

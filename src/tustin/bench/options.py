@@ -10,17 +10,22 @@ from typing import Any
 
 import torch
 
+from ..accelerator import GPUS
 from ..discretize import METHODS, get_method
+from ..doctor import no_gpu_because
 from . import files
 
 BACKENDS = ("native", "mambapy", "reference", "compiled")
-"""Who is timed: ours, the peer, and torch.compile of the reference."""
+"""Who is timed on a CPU: ours, the peer, and torch.compile of the reference."""
+GPU_BACKENDS = ("triton", "mamba_ssm", "reference")
+"""Who is timed on a GPU."""
+DEVICES = ("cpu", *GPUS)
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 LAYOUTS = ("channel-last", "token-last")
 """In which dimension of (batch, D, L) neighbours in memory lie: D, as a linear layer leaves it, or L."""
 
 
-_DEFAULTS = {"dtype": DTYPES[0], "layout": LAYOUTS[0]}
+_DEFAULTS = {"device": DEVICES[0], "dtype": DTYPES[0], "layout": LAYOUTS[0]}
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Options:
     repeats: int
     backends: tuple[str, ...]
     quick: bool
+    device: str = DEVICES[0]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +52,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--lengths", nargs="+", type=_positive, metavar="L", help="default: 64 197 785 6085; quick: 197 6085"
     )
     parser.add_argument("--batch-sizes", nargs="+", type=_positive, metavar="BATCH", help="default: 1 8; quick: 8")
+    parser.add_argument(
+        "--device", choices=DEVICES, default=_DEFAULTS["device"], help="where to run (default: cpu); cuda is AMD's, too"
+    )
     parser.add_argument("--dtype", choices=DTYPES, default=_DEFAULTS["dtype"], help="of the inputs (default: float32)")
     parser.add_argument(
         "--layout",
@@ -60,9 +69,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backends",
         nargs="+",
-        choices=BACKENDS,
+        choices=tuple(dict.fromkeys((*BACKENDS, *GPU_BACKENDS))),
         metavar="NAME",
-        help=f"default: {' '.join(BACKENDS)}; quick: {' '.join(BACKENDS[:2])}",
+        help=f"default: {' '.join(BACKENDS)}, on a GPU {' '.join(GPU_BACKENDS)}; quick: the first two",
     )
     parser.add_argument(
         "--json", nargs="?", const="-", type=_output, metavar="FILE", help="everything as JSON, into FILE or instead"
@@ -74,6 +83,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def from_arguments(args: argparse.Namespace) -> Options:
     """The options of a parsed command line, with the defaults filled in."""
+    known = BACKENDS if args.device == "cpu" else GPU_BACKENDS
+    if args.device != "cpu" and (reason := no_gpu_because(args.device)):
+        raise RuntimeError(f"--device {args.device}: {reason}")
+    if wrong := [name for name in args.backends or [] if name not in known]:
+        raise ValueError(f"--backends: {wrong[0]} is not measured on {args.device}; there are {', '.join(known)}")
     return Options(
         methods=tuple(dict.fromkeys(args.methods or METHODS)),
         lengths=tuple(sorted(set(args.lengths or ((197, 6085) if args.quick else (64, 197, 785, 6085))))),
@@ -82,15 +96,28 @@ def from_arguments(args: argparse.Namespace) -> Options:
         layout=args.layout,
         threads=args.threads or torch.get_num_threads(),
         repeats=args.repeats or (3 if args.quick else 7),
-        backends=tuple(dict.fromkeys(args.backends or (BACKENDS[:2] if args.quick else BACKENDS))),
+        backends=tuple(dict.fromkeys(args.backends or (known[:2] if args.quick else known))),
         quick=args.quick,
+        device=args.device,
     )
 
 
 def command_line(args: argparse.Namespace) -> str:
     """The command that makes the same run again."""
     words = ["tustin bench scan"]
-    for name in ("quick", "methods", "lengths", "batch_sizes", "dtype", "layout", "threads", "repeats", "backends"):
+    names = (
+        "device",
+        "quick",
+        "methods",
+        "lengths",
+        "batch_sizes",
+        "dtype",
+        "layout",
+        "threads",
+        "repeats",
+        "backends",
+    )
+    for name in names:
         value = getattr(args, name)
         if value is None or value is False or value == _DEFAULTS.get(name):
             continue

@@ -9,7 +9,7 @@ from typing import Any
 from . import machine
 from .checks import LONG, Check
 from .scan import Result, focus, variants
-from .workloads import COMPILED, LONGEST_COMPILED, PEER, PEER_KEEPING, Cell, D, N, peer_of
+from .workloads import COMPILED, LONGEST_COMPILED, PEER_KEEPING, PEERS, Cell, D, N, peer_of
 
 _NAME_WIDTH, _ENTRY_WIDTH = 22, 19  # columns of text that a row of times needs
 _BUSY = 0.5  # processes that ran or waited to before the benchmark did
@@ -53,9 +53,10 @@ def summary(result: Result) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items() if version)
     level = f", native kernels for {facts['native_level']}" if facts["native_level"] else ""
     threads = f"{options.threads} thread{'s'[: options.threads > 1]} on {facts['cpu']['cores']} cores"
+    where = facts["gpu"] or f"{facts['cpu']['model']}, {threads}{level}"
     busy = f"; others used it too (load {facts['load']:.1f}), do not trust it" if facts["load"] > _BUSY else ""
     return [
-        f"{facts['cpu']['model']}, {threads}{level}; {versions}; {result.date}.",
+        f"{where}; {versions}; {result.date}.",
         f"D {D}, N {N}, {options.dtype}, {options.layout}; {options.repeats} rounds in turns{busy}.",
     ]
 
@@ -105,6 +106,7 @@ def _grid(result: Result, batch: int, lengths: Sequence[int], backward: bool) ->
     lines += [replace(base, fused=True), *(replace(line, backend="reference") for line in lines)]
     peer = peer_of(base)
     lines += [replace(base, backend=COMPILED), replace(peer, backend=PEER_KEEPING), peer]
+    lines += [peer_of(replace(base, fused=True))] if peer_of(replace(base, fused=True)) != peer else []
     rows = []
     for line in lines:
         cells = [replace(line, L=L) for L in lengths]
@@ -114,7 +116,8 @@ def _grid(result: Result, batch: int, lengths: Sequence[int], backward: bool) ->
         title=f"{base.mode[0].upper()}{base.mode[1:]}, batch {batch}",
         header=("", *(f"L {L}" for L in lengths)),
         rows=rows,
-        note=f"ms per call (median), ± half the distance of the quartiles, and how many times faster than {PEER}.",
+        note="ms per call (median), ± half the distance of the quartiles, and how many times faster than "
+        f"{peer.backend}.",
     )
 
 
@@ -143,7 +146,7 @@ def _variants(result: Result, backward: bool) -> Table:
         entries = [f"{other / seconds:.2f}" if other else "–" for other in others]
         rows.append((method, f"{_number(seconds * 1e3)}", updates, *entries, per_token))
     return Table(
-        title=f"Native, {base.mode}, batch {base.batch}, L {base.L}: what else it costs",
+        title=f"{base.backend.title()}, {base.mode}, batch {base.batch}, L {base.L}: what else it costs",
         header=("", "ms", "10⁹/s", *kinds, f"a token at L {LONG}"),
         rows=rows,
         note="10⁹/s: updates of a state. After them: times relative to the first column.",
@@ -215,12 +218,12 @@ def _verdict(check: Check) -> str:
 
 def _line_name(cell: Cell) -> str:
     if not _has_rules(cell.backend):
-        return cell.backend
+        return f"{cell.backend}{', fused' if cell.fused else ''}"
     return f"{_backend_name(cell.backend)} {cell.method}{', fused' if cell.fused else ''}"
 
 
 def _has_rules(backend: str) -> bool:
-    return backend not in (PEER, PEER_KEEPING)
+    return backend not in PEERS
 
 
 def _backend_name(backend: str) -> str:

@@ -18,7 +18,7 @@ from .machine import Limits, Rate
 from .options import LAYOUTS, Options, as_facts
 from .timing import Task, Timing
 from .worker import Worker
-from .workloads import COMPILED, PEER, PEER_KEEPING, Cell, peer_of
+from .workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell, peer_of
 
 FOCUS_BATCH, FOCUS_L = 8, 197
 """Where variants are compared, and what the checks are about: 197 tokens are an image of 224² in patches of 16."""
@@ -39,13 +39,14 @@ class Patience:
     """A fast cell is called again and again for this long at each turn."""
 
 
-def _patience(native: float, peer: float, others: float, per_cell: float, per_turn: float) -> Patience:
-    per_call = {"native": native, PEER: peer, PEER_KEEPING: peer, "reference": others, COMPILED: others}
+def _patience(ours: float, peer: float, others: float, per_cell: float, per_turn: float) -> Patience:
+    peers = dict.fromkeys((PEER, PEER_KEEPING, GPU_PEER), peer)
+    per_call = {"native": ours, "triton": ours, **peers, "reference": others, COMPILED: others}
     return Patience(per_call, per_cell, per_turn)
 
 
-PATIENT = _patience(native=8.0, peer=8.0, others=1.5, per_cell=6.0, per_turn=0.05)
-QUICK = _patience(native=1.0, peer=1.5, others=0.15, per_cell=1.0, per_turn=0.02)
+PATIENT = _patience(ours=8.0, peer=8.0, others=1.5, per_cell=6.0, per_turn=0.05)
+QUICK = _patience(ours=1.0, peer=1.5, others=0.15, per_cell=1.0, per_turn=0.02)
 
 _NOBODY = "nobody"  # the backend of a worker that measures the machine alone
 _SHORT = 64  # tokens, quick for any backend
@@ -79,19 +80,33 @@ class Result:
 
     def rates(self) -> list[Rate]:
         """How the native forward pass of every rule stands to the limits, at the shape of the focus."""
+        if self.options.device != "cpu":
+            return []
         cells = [replace(focus(self.options), method=method) for method in self.options.methods]
         return [machine.rate(c, self.timings[c].median, self.limits) for c in cells if c in self.timings]
 
     def checks(self) -> list[Check]:
         """The promises, where this run has what they are about."""
+        if self.options.device != "cpu":
+            return []
         return check_all(focus(self.options), self.options.methods, self.median, self.limits)
 
 
 def focus(options: Options) -> Cell:
-    """The native forward pass at the shape where variants are compared: of the first rule."""
+    """Our forward pass at the shape where variants are compared: of the first rule."""
     batch = FOCUS_BATCH if FOCUS_BATCH in options.batch_sizes else options.batch_sizes[-1]
     L = min(options.lengths, key=lambda length: abs(length - FOCUS_L))
-    return Cell("native", options.methods[0], batch, L, False, options.dtype, options.layout, options.threads)
+    return Cell(
+        backend="native" if options.device == "cpu" else "triton",
+        method=options.methods[0],
+        batch=batch,
+        L=L,
+        backward=False,
+        dtype=options.dtype,
+        layout=options.layout,
+        threads=options.threads,
+        device=options.device,
+    )
 
 
 def variants(cell: Cell) -> dict[str, Cell]:
@@ -103,7 +118,8 @@ def variants(cell: Cell) -> dict[str, Cell]:
         other_dtype: replace(cell, dtype=other_dtype),
         other_layout: replace(cell, layout=other_layout),
     }
-    return several | ({"one thread": replace(cell, threads=1)} if cell.threads > 1 else {})
+    one_thread = cell.device == "cpu" and cell.threads > 1
+    return several | ({"one thread": replace(cell, threads=1)} if one_thread else {})
 
 
 def plan(options: Options) -> list[Cell]:
@@ -116,7 +132,8 @@ def plan(options: Options) -> list[Cell]:
                 base = replace(center, batch=batch, L=L, backward=backward)
                 own = [replace(base, method=method) for method in options.methods]
                 peer = peer_of(base)
-                cells += [*own, replace(base, fused=True), peer, replace(peer, backend=PEER_KEEPING)]
+                fused = replace(base, fused=True)
+                cells += [*own, fused, peer, peer_of(fused), replace(peer, backend=PEER_KEEPING)]
                 cells += [replace(cell, backend="reference") for cell in own]
                 if L <= workloads.LONGEST_COMPILED:
                     cells.append(replace(base, backend=COMPILED))
@@ -129,7 +146,7 @@ def plan(options: Options) -> list[Cell]:
 def run(options: Options, report: Report) -> Result:
     """Measure everything that is worth its time."""
     patience = QUICK if options.quick else PATIENT
-    facts = machine.describe()
+    facts = machine.describe(options.device)
     cells = plan(options)
     backends = dict.fromkeys(cell.backend for cell in cells if not _impossible(cell))
     workers = {name: Worker(workloads.ENVIRONMENTS.get(name, {})) for name in backends or [_NOBODY]}
@@ -181,7 +198,7 @@ def _calibrate(cells: list[Cell], workers: dict[str, Worker], patience: Patience
         try:
             first, found.expected[cell] = workers[cell.backend].first_calls(cell)
         except RuntimeError as error:
-            if cell.backend != COMPILED:
+            if cell.backend not in (COMPILED, GPU_PEER):  # which may be installed without its kernels
                 raise
             found.skipped[cell] = " ".join(str(error).split())[:200]  # a compiler's complaints can be pages long
             continue
@@ -196,7 +213,7 @@ def _task(cell: Cell, workers: dict[str, Worker], repeats: int, patience: Patien
 
 
 def _limit_task(name: str, worker: Worker, options: Options) -> Task:
-    return Task(lambda at_least: worker.turn(name, options.threads, at_least), options.repeats)
+    return Task(lambda at_least: worker.turn((name, options.device), options.threads, at_least), options.repeats)
 
 
 def _beside_the_focus(limits: list[Task], tasks: dict[Cell, Task], center: Cell) -> list[Task]:
@@ -211,12 +228,12 @@ def _impossible(cell: Cell) -> str | None:
     if reason := workloads.missing(cell.backend):
         return reason
     if cell.backend in BACKENDS:
-        return BACKENDS[cell.backend].refuses(torch.device("cpu"), METHODS[cell.method])
+        return BACKENDS[cell.backend].refuses(torch.device(cell.device), METHODS[cell.method])
     return None
 
 
 def _too_large(cell: Cell) -> str | None:
-    needed, available = workloads.needed_bytes(cell), workloads.available_bytes()
+    needed, available = workloads.needed_bytes(cell), workloads.available_bytes(cell.device)
     if needed <= available / 2:
         return None
     free = f"{available / 1e9:.2g} GB that are free"
@@ -240,11 +257,12 @@ def _too_slow(cell: Cell, expected: dict[Cell, float], workers: dict[str, Worker
 
 def as_facts_of(result: Result) -> dict[str, Any]:
     """The result as plain data: what `--json` writes."""
+    peer = peer_of(focus(result.options)).backend
     cells = [
         asdict(cell)
         | {
             "seconds": asdict(result.timings[cell]) if cell in result.timings else None,
-            "times_faster_than_mambapy": result.times_faster_than_peer(cell),
+            f"times_faster_than_{peer}": result.times_faster_than_peer(cell),
             "skipped_because": result.skipped.get(cell),
         }
         for cell in [*result.timings, *result.skipped]

@@ -28,6 +28,13 @@ _LONG = 4.0
 """Seconds of a first call that is not made again to learn how long the next takes; the first ever imports a lot."""
 
 
+Key = Cell | tuple[str, str]
+"""What is timed: a cell, or the name of a limit and the device."""
+
+_QUEUED = 10
+"""Calls that a GPU is given before it is waited for: the wait takes as long as a small call."""
+
+
 class Worker:
     """The process; it starts while the constructor returns, and asks nothing of the one that started it."""
 
@@ -44,8 +51,8 @@ class Worker:
         seconds: tuple[float, float] = self._ask("first_calls", cell)
         return seconds
 
-    def turn(self, key: Cell | str, threads: int, at_least: float) -> list[float]:
-        """Seconds of each call of a cell, or of one of the limits of the machine by its name."""
+    def turn(self, key: Key, threads: int, at_least: float) -> list[float]:
+        """Seconds of each call of a cell, or of one of the limits of a device by its name."""
         seconds: list[float] = self._ask("turn", key, threads, at_least)
         return seconds
 
@@ -106,24 +113,42 @@ def _serve(connection: Connection) -> None:
 
 def _first_calls(cell: Cell) -> tuple[float, float]:
     torch.set_num_threads(cell.threads)
-    first = timing.time_once(_call(cell))
+    first = timing.time_once(_call(cell)) / _calls(cell)
     if first > _LONG and cell.backend != workloads.COMPILED:  # which compiles at the first call
         return first, first
-    return first, timing.time_once(_call(cell))
+    return first, timing.time_once(_call(cell)) / _calls(cell)
 
 
-def _turn(key: Cell | str, threads: int, at_least: float) -> list[float]:
+def _turn(key: Key, threads: int, at_least: float) -> list[float]:
     torch.set_num_threads(threads)
     call = _call(key)
     warm_up = _expected.get(key, 0.0) < _WARM_UP_BELOW
-    seconds = timing.call_for(call, at_least, warm_up)
+    seconds = [taken / _calls(key) for taken in timing.call_for(call, at_least, warm_up)]
     _expected[key] = seconds[-1]
     return seconds
 
 
-_expected: dict[Cell | str, float] = {}
+_expected: dict[Key, float] = {}
+
+
+def _device(key: Key) -> str:
+    return key.device if isinstance(key, Cell) else key[1]
+
+
+def _calls(key: Key) -> int:
+    """How many calls one of `_call` makes."""
+    return 1 if _device(key) == "cpu" else _QUEUED
 
 
 @functools.cache
-def _call(key: Cell | str) -> Callable[[], object]:
-    return machine.limit_calls()[key] if isinstance(key, str) else workloads.make_call(key)
+def _call(key: Key) -> Callable[[], object]:
+    call = workloads.make_call(key) if isinstance(key, Cell) else machine.limit_calls(key[1])[key[0]]
+    if _device(key) == "cpu":
+        return call
+
+    def queued() -> None:
+        for _ in range(_QUEUED):
+            call()
+        torch.accelerator.synchronize()
+
+    return queued

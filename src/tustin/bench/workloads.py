@@ -1,8 +1,8 @@
 """What is timed: one scan on realistic inputs, by each backend and by the peer, with the same work for all.
 
-The peer is mambapy's selective scan, called and not copied: e^{ΔA} and ΔBx as (batch, L, D, N) tensors, its parallel
-scan over them, the product with C and the skip D·x. It knows neither softplus nor gate, so ours does without them too
-where the two are compared.
+On the CPU the peer is mambapy's selective scan, called and not copied: e^{ΔA} and ΔBx as (batch, L, D, N) tensors, its
+parallel scan over them, the product with C and the skip D·x. It knows neither softplus nor gate, so ours does without
+them too where the two are compared. On a GPU the peer is mamba_ssm's `selective_scan_fn`, which has both.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ D, N = 384, 16  # ViM-tiny's
 PEER = "mambapy"
 PEER_KEEPING = "mambapy, memory kept"
 """The same, where freed memory is kept for the next tensor: what another allocator than glibc's could gain for it."""
+GPU_PEER = "mamba_ssm"
+PEERS = (PEER, PEER_KEEPING, GPU_PEER)
 COMPILED = "compiled"
 ENVIRONMENTS = {PEER_KEEPING: {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}}
 """What the process of a backend must find in its environment."""
@@ -46,6 +48,7 @@ class Cell:
     threads: int
     fused: bool = False
     """With all that the kernel can do at once: bias and softplus of delta, and the gate."""
+    device: str = "cpu"
 
     @property
     def updates(self) -> int:
@@ -58,7 +61,10 @@ class Cell:
 
 
 def peer_of(cell: Cell) -> Cell:
-    """The peer's measurement for the same work; it takes no half precision, and lays out its tensors its own way."""
+    """The peer's measurement for the same work, in the layout that is its own; mambapy takes no half precision."""
+    if cell.device != "cpu":
+        dtype = "float32" if cell.dtype == "float64" else cell.dtype
+        return replace(cell, backend=GPU_PEER, method="mamba", dtype=dtype, layout="token-last")
     dtype = "float64" if cell.dtype == "float64" else "float32"
     return replace(cell, backend=PEER, method="mamba", dtype=dtype, layout="channel-last", fused=False)
 
@@ -81,14 +87,14 @@ class Inputs:
 
 
 @functools.cache
-def make_inputs(batch: int, L: int, dtype: str, layout: str) -> Inputs:
+def make_inputs(batch: int, L: int, dtype: str, layout: str, device: str = "cpu") -> Inputs:
     """The same numbers every time: steps from 0.001 to 0.1 and A from −1 to −N, as Mamba is initialised."""
     generator = torch.Generator().manual_seed(0)
     kind = getattr(torch, dtype)
     wide = torch.promote_types(kind, torch.float32)
 
     def dense(values: Tensor) -> Tensor:  # (batch, L, …) in memory, or transposed
-        values = values.to(kind).transpose(1, 2)
+        values = values.to(device, kind).transpose(1, 2)
         return (values if layout == "channel-last" else values.contiguous()).requires_grad_()
 
     def normal(*shape: int) -> Tensor:
@@ -99,12 +105,12 @@ def make_inputs(batch: int, L: int, dtype: str, layout: str) -> Inputs:
     return Inputs(
         u=dense(normal(batch, L, D)),
         delta=dense(delta),
-        A=-torch.arange(1, N + 1, dtype=wide).repeat(D, 1).requires_grad_(),
+        A=-torch.arange(1, N + 1, dtype=wide, device=device).repeat(D, 1).requires_grad_(),
         B=dense(normal(batch, L, N)),
         C=dense(normal(batch, L, N)),
-        D=torch.ones(D, dtype=wide, requires_grad=True),
+        D=torch.ones(D, dtype=wide, device=device, requires_grad=True),
         z=dense(normal(batch, L, D)),
-        bias=bias.to(wide).requires_grad_(),
+        bias=bias.to(device, wide).requires_grad_(),
         raw_delta=dense(torch.log(torch.expm1(delta)) - bias),
         d_out=dense(normal(batch, L, D)).detach(),
     )
@@ -112,8 +118,8 @@ def make_inputs(batch: int, L: int, dtype: str, layout: str) -> Inputs:
 
 def make_call(cell: Cell) -> Callable[[], object]:
     """One call of what the cell stands for, ready to be timed; raises if it cannot be had."""
-    if cell.backend in (PEER, PEER_KEEPING):
-        scan, arguments, d_out = _peer_scan(cell)
+    if cell.backend in PEERS:
+        scan, arguments, d_out = _gpu_peer_scan(cell) if cell.backend == GPU_PEER else _peer_scan(cell)
     else:
         scan, arguments, d_out = _own_scan(cell)
 
@@ -128,14 +134,28 @@ def make_call(cell: Cell) -> Callable[[], object]:
 
 
 def _own_scan(cell: Cell) -> tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]:
-    inputs = make_inputs(cell.batch, cell.L, cell.dtype, cell.layout)
+    inputs = make_inputs(cell.batch, cell.L, cell.dtype, cell.layout, cell.device)
     backend = "reference" if cell.backend == COMPILED else cell.backend
     options: dict[str, Any] = {"method": cell.method, "backend": backend, "delta_softplus": cell.fused}
     scan: Callable[..., Any] = functools.partial(selective_scan, **options)
     if cell.backend == COMPILED:
         scan = torch.compile(scan, fullgraph=True, dynamic=False)
+    return scan, _arguments(cell, inputs), inputs.d_out
+
+
+def _arguments(cell: Cell, inputs: Inputs) -> tuple[Tensor, ...]:
+    """The positional arguments, the same for `selective_scan` and `selective_scan_fn`."""
     delta, extra = (inputs.raw_delta, (inputs.z, inputs.bias)) if cell.fused else (inputs.delta, ())
-    return scan, (inputs.u, delta, inputs.A, inputs.B, inputs.C, inputs.D, *extra), inputs.d_out
+    return inputs.u, delta, inputs.A, inputs.B, inputs.C, inputs.D, *extra
+
+
+def _gpu_peer_scan(cell: Cell) -> tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]:
+    from mamba_ssm.ops.selective_scan_interface import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        selective_scan_fn,
+    )
+
+    inputs = make_inputs(cell.batch, cell.L, cell.dtype, cell.layout, cell.device)
+    return functools.partial(selective_scan_fn, delta_softplus=cell.fused), _arguments(cell, inputs), inputs.d_out
 
 
 def _peer_scan(cell: Cell) -> tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]:
@@ -156,6 +176,12 @@ def missing(backend: str) -> str | None:
         except ImportError as error:
             return f"mambapy, the peer, is not installed ({error}); get it with 'pip install mambapy'"
         return None
+    if backend == GPU_PEER:
+        try:
+            import mamba_ssm.ops.selective_scan_interface  # type: ignore[import-not-found, import-untyped, unused-ignore] # noqa: F401
+        except ImportError as error:
+            return f"mamba_ssm, the peer, is not installed ({error}); get it with 'pip install mamba-ssm'"
+        return None
     return BACKENDS["reference" if backend == COMPILED else backend].missing()
 
 
@@ -167,13 +193,16 @@ def needed_bytes(cell: Cell) -> int:
     if cell.backend in (PEER, PEER_KEEPING):
         padded = 1 << (cell.L - 1).bit_length()  # its scan wants a power of two
         return inputs + (10 if cell.backward else 6) * cell.batch * padded * D * N * wide
-    if cell.backend != "native" and cell.backward:
+    if cell.backend in ("reference", COMPILED) and cell.backward:
         return inputs + 30 * cell.updates * wide  # the tape of autograd
     return inputs + 4 * cell.batch * D * N * wide
 
 
-def available_bytes() -> int:
+def available_bytes(device: str) -> int:
     """Memory that could be had now; where the system does not tell, all that there is."""
+    if device != "cpu":
+        free: int = torch.get_device_module(device).mem_get_info()[0]
+        return free
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():
