@@ -43,6 +43,7 @@ def scatter_plot(analysis: Analysis) -> go.Figure:
             marker={"color": colour, "symbol": symbol, "size": 11},
             text=[escape(summary.method)],
             textposition="top right",
+            cliponaxis=False,
             name=escape(summary.method),
             hovertemplate=f"{value.mean:.{decimals}f} {analysis.metric.unit}, {speed.mean:.0f} images/s",
         )
@@ -160,7 +161,7 @@ def _figure(x: str, y: str) -> go.Figure:
     figure.update_layout(
         template="none",
         height=HEIGHT,
-        margin={"l": 60, "r": 12, "t": 12, "b": 48 if x else 28},
+        margin={"l": 60, "r": 16, "t": 12, "b": 48 if x else 28},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "system-ui, sans-serif", "size": 13},

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..files import write_text
-from .results import read_study
+from .results import Result, read_study
 from .stats import Analysis, analyse, numbers_of
 from .tables import failures_table, paper_table, results_table, significance_table
 from .texts import as_latex, as_markdown, as_rich, escape_markdown
@@ -83,10 +83,14 @@ def _json(analysis: Analysis) -> str:
         "plan": asdict(analysis.plan),
         "methods": [asdict(summary) for summary in analysis.methods],
         "comparisons": [asdict(comparison) for comparison in analysis.comparisons],
-        "runs": [{**asdict(result), "curve": len(result.curve)} for result in analysis.study.results],
+        "runs": [_without_curve(result) for result in analysis.study.results],
         "missing": analysis.study.missing,
     }
     return json.dumps(_strict(facts), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _without_curve(result: Result) -> dict[str, Any]:
+    return {name: value for name, value in asdict(result).items() if name != "curve"}
 
 
 def _strict(value: Any) -> Any:

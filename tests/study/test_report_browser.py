@@ -1,0 +1,124 @@
+"""The page as a person meets it: from disk, in a browser, on a desk and on a phone, in the light and in the dark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tustin.study import Study
+from tustin.study.report import write_report
+
+from .studies import done, failed, plan, study, write
+from .test_report import HOSTILE, STUDIES
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on the PATH")
+
+PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+
+
+Open = Callable[..., AbstractContextManager[Any]]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as engine:
+        running = engine.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def visit(browser: Any, tmp_path: Path) -> Open:
+    """Open the report of a study, and hold the page to silence: no message, no request but for itself."""
+
+    @contextmanager
+    def open_report(of: Study, size: dict[str, int] = DESK) -> Iterator[Any]:
+        report = write_report(write(tmp_path / "study", of))[0]
+        page = browser.new_page(viewport=size)
+        page.set_default_timeout(120_000)  # for a machine that is busy with other tests
+        complaints: list[str] = []
+        requests: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(report.as_uri())
+        yield page
+        page.close()
+        assert complaints == []
+        assert requests == [report.as_uri()]
+
+    return open_report
+
+
+def test_tables_and_plots_are_there(visit: Open, tmp_path: Path) -> None:
+    with visit(STUDIES["as in the paper"]) as page:
+        for table in ("results", "significance", "paper"):
+            assert page.locator(f"table#{table} tbody tr").count() >= 5
+        for plot in ("gains", "scatter", "curves"):
+            assert page.locator(f"#plot-{plot} .scatterlayer .trace").count() >= 5
+        assert page.locator("#significance .verdict.above").count() == 2
+        assert page.locator("h1").inner_text() == "Six discretizations on cifar100"
+        picture = tmp_path / "report.png"
+        page.screenshot(path=picture, full_page=True)
+        assert picture.stat().st_size > 50_000
+
+
+@pytest.mark.parametrize("name", ["as in the paper", "interrupted", "nothing yet"])
+def test_no_page_is_wider_than_a_phone(visit: Open, name: str, tmp_path: Path) -> None:
+    with visit(STUDIES[name], PHONE) as page:
+        page.evaluate(_OPEN_DETAILS)
+        assert page.evaluate(_WIDTH) <= PHONE["width"]
+        assert page.locator("table#results").is_visible()
+        page.screenshot(path=tmp_path / "phone.png", full_page=True)
+
+
+def test_nothing_in_a_result_is_executed_nor_breaks_the_page(visit: Open) -> None:
+    method = "<img src=x onerror=document.title='hacked'>"
+    long = "x" * 300
+    odd = plan(("zoh", method), 6, recipe=HOSTILE, config={long: long, HOSTILE: HOSTILE}, settings={long: long})
+    with visit(
+        study(odd, lambda m, s: replace(failed(m, s), error=HOSTILE + long) if s else done(m, s)), PHONE
+    ) as page:
+        page.evaluate(_OPEN_DETAILS)
+        assert page.title().endswith(HOSTILE)
+        assert page.locator("main img").count() == 0
+        assert method in page.locator("#results").inner_text()
+        assert method in page.locator("#plot-gains .xaxislayer-above").text_content()
+        assert page.evaluate(_WIDTH) <= PHONE["width"]
+
+
+def test_text_stands_out_from_its_background_in_both_themes(visit: Open) -> None:
+    """By a contrast of at least 4.5, which accessibility guidelines ask of text; that of the plots included."""
+    with visit(STUDIES["interrupted"]) as page:
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            for selector in ("h1", ".note", "#results td", "aside li", ".verdict.above", "#plot-curves .xtick text"):
+                ratio = page.evaluate(_CONTRAST, selector)
+                assert ratio >= 4.5, f"{selector} in the {scheme}: {ratio:.1f}"
+
+
+_WIDTH = "document.documentElement.scrollWidth"
+_OPEN_DETAILS = "document.querySelectorAll('details').forEach(part => part.open = true)"
+_CONTRAST = """selector => {
+  const numbers = color => color.match(/[\\d.]+/g).map(Number);
+  const element = document.querySelector(selector), style = getComputedStyle(element);
+  const ink = numbers(element instanceof SVGElement ? style.fill : style.color);
+  let paper = [0, 0, 0, 0];
+  for (let node = element; node && (paper[3] === 0); node = node.parentElement) {
+    const found = numbers(getComputedStyle(node).backgroundColor);
+    paper = found.length === 3 ? [...found, 1] : found;
+  }
+  const light = rgb => rgb.slice(0, 3)
+    .map(c => c / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const [a, b] = [light(ink), light(paper)].sort((x, y) => y - x);
+  return (a + 0.05) / (b + 0.05);
+}"""
