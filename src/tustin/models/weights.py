@@ -68,6 +68,14 @@ class Weights:
     tensors: dict[str, Tensor]
     description: dict[str, Any] | None = None
 
+    def backbone(self) -> Weights:
+        """Of a model made of a Vision Mamba and heads, the Vision Mamba; of others, all."""
+        if self.description is None or "backbone" not in self.description["config"]:
+            return self
+        prefix = next(name for name in self.tensors if name.endswith("pos_embed")).removesuffix("pos_embed")
+        inside = {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
+        return Weights(self.source, inside, {**self.description, "config": self.description["config"]["backbone"]})
+
 
 @dataclass(frozen=True)
 class LoadReport:
@@ -96,7 +104,7 @@ def load_checkpoint(
 
     Every name and shape must fit. Only three things are adapted, and the report says so: position embeddings are
     resampled to the model's grid, a head for another number of classes starts anew (with a warning), and the patch
-    embedding follows the number of channels.
+    embedding follows the number of channels. Of a segmenter or detector, the weights of its Vision Mamba are taken.
 
     Args:
         model: A VisionMamba.
@@ -111,7 +119,7 @@ def load_checkpoint(
     path = Path(source)
     if not path.exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)) and path.suffix not in _ENDINGS:
         path = _download(str(source), filename, getattr(model, "pretrained_cfg", {}), cache_dir)
-    weights = read(path, entry)
+    weights = read(path, entry).backbone()
     return fit(model, weights, grid=grid, allow_other_discretization=allow_other_discretization)
 
 
