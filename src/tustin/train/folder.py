@@ -61,8 +61,8 @@ class RunFolder:
             return None
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-            reason = str(error).splitlines()[0]
+        except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, AttributeError) as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0]
             raise RuntimeError(
                 f"the checkpoint {str(path)!r} is damaged ({reason}); --run.resume false starts over"
             ) from error
