@@ -24,16 +24,21 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".ti
 """What counts as an image in a folder; a file that is named itself may end in anything."""
 
 DETAILS = """\
+What is told depends on the checkpoint's task: of a classifier the likeliest classes, of a segmenter the share of each
+class, of a detector the objects. The last two also write pictures into --out, NAME-overlay.png and others.
+
 Images are prepared as the checkpoint says: size, crop, mean and deviation. Folders are searched to any depth, in the
 order of names, for files that end in .jpg .jpeg .png .bmp .gif .ppm .pgm .tif .tiff .webp. An image that cannot be read
 is named and skipped; at the end the exit code is then 1.
 
---json prints {"checkpoint", "discretization", "images": [{"image", "top": [{"class", "name", "probability"}]}],
-"failed": [{"image", "reason"}]}; a name is null where the checkpoint has none.
+--json prints {"checkpoint", "discretization", "images", "failed": [{"image", "reason"}]}, where images are
+[{"image", "top": [{"class", "name", "probability"}]}] of a classifier, the name null where the checkpoint has none, and
+[{"image", "mask", "overlay", "classes": [{"value", "name", "share"}]}] of a segmenter, with the paths of the pictures.
 
 examples:
   tustin predict photo.jpg --checkpoint best.safetensors
-  tustin predict photos/ more.png --checkpoint best.safetensors --top 3 --json > classes.json"""
+  tustin predict photos/ more.png --checkpoint best.safetensors --top 3 --json > classes.json
+  tustin predict photos/ --task segmentation --checkpoint best.safetensors --out masks"""
 
 _SECONDS_BEFORE_A_BAR = 2.0
 

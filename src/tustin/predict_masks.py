@@ -103,8 +103,8 @@ def overlay(image: Image.Image, values: Pixels, shares: Sequence[dict[str, Any]]
     tinted = Image.blend(image.convert("RGB"), Image.fromarray(palette[values]), OPACITY)
     size = max(11, image.height // 30)
     font = ImageFont.load_default(size)
-    lines = [f"{one['name']}  {one['share']:.0%}" for one in shares]
-    width = 3 * size + int(max(font.getlength(line) for line in lines))
+    lines = [f"{one['name']}  {one['share']:.1%}" for one in shares]
+    width = 3 * size + int(max(font.getbbox(line)[2] for line in lines))
     picture = Image.new("RGB", (image.width + width, image.height), "white")
     picture.paste(tinted, (0, 0))
     draw = ImageDraw.Draw(picture)

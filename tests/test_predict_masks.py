@@ -1,0 +1,129 @@
+"""`tustin train`, `eval` and `predict` for segmentation, as a user meets them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.data.masked_shapes import CLASSES, write_masked_shapes
+from tests.train.small_segmentation import small_segmentation
+from tustin import predict_masks
+from tustin.cli import main
+from tustin.predict import names_for
+from tustin.train import train
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of the shapes, and a checkpoint that has learnt a little."""
+    root = tmp_path_factory.mktemp("trained")
+    shapes = write_masked_shapes(root / "shapes", train=8, val=2)
+    train(small_segmentation(shapes, root / "out", updates=16, run__eval_updates=16))
+    return shapes, root / "out" / "best.safetensors"
+
+
+def opened(path):
+    with Image.open(path) as file:
+        return file.copy()
+
+
+def test_masks_and_overlays(trained, tmp_path, capsys):
+    shapes, checkpoint = trained
+    photo = tmp_path / "odd.jpg"
+    opened(shapes / "images" / "training" / "0.png").resize((45, 61)).save(photo)
+    argv = ["predict", photo, shapes / "images" / "validation", "--checkpoint", checkpoint, "--task", "segmentation"]
+    assert main([*map(str, argv), "--out", str(tmp_path / "out"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [Path(image["mask"]).name for image in told["images"]] == ["odd-mask.png", "0-mask.png", "1-mask.png"]
+    for image in told["images"]:
+        size, mask, overlay = opened(image["image"]).size, opened(image["mask"]), opened(image["overlay"])
+        assert (mask.mode, mask.size) == ("P", size)
+        values, counts = np.unique(np.asarray(mask), return_counts=True)
+        assert set(values) <= {1, 2, 3}  # as in the masks of the training
+        assert {one["value"]: one["share"] for one in image["classes"]} == {
+            value: pytest.approx(count / mask.width / mask.height) for value, count in zip(values, counts, strict=True)
+        }
+        assert all(one["name"] == CLASSES[one["value"] - 1] for one in image["classes"])
+        assert overlay.height == size[1]
+        assert overlay.width > size[0]  # the names are beside it
+
+
+def test_mask_is_what_evaluation_measures(trained, tmp_path, capsys):
+    shapes, checkpoint = trained
+    assert main(["eval", str(checkpoint), "--json"]) == 0
+    metrics = json.loads(capsys.readouterr().out)["metrics"]
+    argv = ["predict", str(shapes / "images" / "validation"), "--checkpoint", str(checkpoint), "--out", str(tmp_path)]
+    assert main(argv) == 0
+    assert "share" in capsys.readouterr().out
+    right = total = 0
+    for file in sorted((shapes / "annotations" / "validation").iterdir()):
+        truth, predicted = np.asarray(opened(file)), np.asarray(opened(tmp_path / f"{file.stem}-mask.png"))
+        right += int((truth == predicted)[truth > 0].sum())
+        total += int((truth > 0).sum())
+    assert metrics["pixel_accuracy"] == pytest.approx(100 * right / total)
+
+
+def test_eval_in_one_line(trained, capsys):
+    assert main(["eval", str(trained[1]), "--segmentation.window", "slide", "--data.path", str(trained[0])]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert "mean IoU" in out
+    assert "pixel accuracy" in out
+    assert "(2 images)" in out
+
+
+def test_overlay_shows_image_and_colours():
+    image = Image.new("RGB", (60, 40), (200, 200, 200))
+    values = np.zeros((40, 60), np.int64)
+    values[:, 30:] = 1
+    shares = [{"value": 1, "name": "a rather long name", "share": 0.5}, {"value": 0, "name": "none", "share": 0.5}]
+    picture = np.asarray(predict_masks.overlay(image, values, shares))
+    colour = predict_masks.colours(2)[1]
+    assert tuple(picture[20, 10]) == tuple(picture[20, 20])
+    blended = 200 * (1 - predict_masks.OPACITY) + predict_masks.OPACITY * colour.astype(float)
+    assert np.abs(picture[20, 45] - blended).max() <= 1
+    assert (picture[:, 60:] != 255).any()  # the names
+    assert (picture[:, -2:] == 255).all()  # none of which is cut off
+
+
+def test_colours_differ_and_zero_is_black():
+    colours = predict_masks.colours(151)
+    assert tuple(colours[0]) == (0, 0, 0)
+    assert len({tuple(colour) for colour in colours.tolist()}) == 151
+
+
+def test_more_classes_than_a_palette_holds():
+    values = np.array([[0, 300]])
+    picture = predict_masks.as_picture(values)
+    assert np.array_equal(np.asarray(picture), values)
+
+
+def test_images_of_one_name_do_not_overwrite_each_other():
+    paths = [Path("a/x.jpg"), Path("b/x.png"), Path("y.png")]
+    assert names_for(paths) == ["x-1", "x-2", "y"]
+
+
+def test_mistakes_are_one_line(trained, tmp_path, capsys):
+    shapes, checkpoint = trained
+    image = str(shapes / "images" / "training" / "0.png")
+    assert main(["predict", image, "--checkpoint", str(checkpoint), "--task", "classification"]) == 1
+    assert "is a model for segmentation, not for classification" in capsys.readouterr().err
+    (tmp_path / "bad.png").write_bytes(b"nothing")
+    argv = [
+        "predict",
+        str(tmp_path / "bad.png"),
+        image,
+        "--checkpoint",
+        str(checkpoint),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert main(argv) == 1
+    captured = capsys.readouterr()
+    assert "skipped" in captured.err
+    assert "1 of 2 images could not be read" in captured.err
+    assert (tmp_path / "out" / "0-mask.png").exists()
+    assert main(["eval", str(checkpoint), "--data.name", "folder", "--data.path", str(shapes)]) == 1
+    assert "segmentation needs data.name ade20k or masks" in capsys.readouterr().err
