@@ -340,7 +340,7 @@ def _run_bench_scan(args: argparse.Namespace) -> None:
         result = scan.run(options.from_arguments(args), show)
     facts = scan.as_facts_of(result)
     if args.markdown:
-        files.replace_block(args.markdown, report.for_markdown(result, options.command_line(args)))
+        files.SCAN.replace(args.markdown, report.for_markdown(result, options.command_line(args)))
     if args.json and str(args.json) != "-":
         write_text(args.json, as_json(facts, utf8=True) + "\n")
     if str(args.json) == "-":

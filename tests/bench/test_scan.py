@@ -331,19 +331,19 @@ def test_three_digits_and_no_exponent(value, text):
 @pytest.fixture
 def page(tmp_path):
     path = tmp_path / "page.md"
-    path.write_text(f"# Title\n\nbefore\n\n{files.BEGIN}\nstale\n{files.END}\n\nafter\n", encoding="utf-8")
+    path.write_text(f"# Title\n\nbefore\n\n{files.SCAN.begin}\nstale\n{files.SCAN.end}\n\nafter\n", encoding="utf-8")
     return path
 
 
 def test_markdown_replaces_its_block_only_and_twice_is_once(page):
     block = report.for_markdown(made_up(), "tustin bench scan")
-    files.replace_block(page, block)
+    files.SCAN.replace(page, block)
     once = page.read_text(encoding="utf-8")
-    assert once.startswith(f"# Title\n\nbefore\n\n{files.BEGIN}\n\nMeasured by `tustin bench scan`. AMD EPYC")
-    assert once.endswith(f"\n\n{files.END}\n\nafter\n")
+    assert once.startswith(f"# Title\n\nbefore\n\n{files.SCAN.begin}\n\nMeasured by `tustin bench scan`. AMD EPYC")
+    assert once.endswith(f"\n\n{files.SCAN.end}\n\nafter\n")
     assert "stale" not in once
     assert "| forward, mambapy : mamba | ≥ 80 | 100 | yes |" in once
-    files.replace_block(page, block)
+    files.SCAN.replace(page, block)
     assert page.read_text(encoding="utf-8") == once
     assert [path.name for path in page.parent.iterdir()] == ["page.md"]
 
@@ -356,7 +356,7 @@ def test_a_failed_write_leaves_the_page_and_nothing_else(page, monkeypatch):
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        files.replace_block(page, "new")
+        files.SCAN.replace(page, "new")
     assert page.read_bytes() == before
     assert [path.name for path in page.parent.iterdir()] == ["page.md"]
 
@@ -365,20 +365,22 @@ def test_writing_keeps_permissions_and_links(page, tmp_path):
     page.chmod(0o640)
     link = tmp_path / "link.md"
     link.symlink_to(page)
-    files.replace_block(link, "new")
+    files.SCAN.replace(link, "new")
     assert link.is_symlink()
     assert "new" in page.read_text(encoding="utf-8")
     assert page.stat().st_mode & 0o777 == 0o640
 
 
-@pytest.mark.parametrize("text", ["nothing", files.BEGIN, files.END + files.BEGIN, 2 * (files.BEGIN + files.END)])
+@pytest.mark.parametrize(
+    "text", ["nothing", files.SCAN.begin, files.SCAN.end + files.SCAN.begin, 2 * (files.SCAN.begin + files.SCAN.end)]
+)
 def test_a_page_needs_its_two_marks(text):
     with pytest.raises(ValueError, match=r"page\.md must have one line"):
-        files.split(text, "page.md")
+        files.SCAN.split(text, "page.md")
 
 
 def test_the_documentation_has_the_marks():
-    files.split((ROOT / "docs" / "performance.md").read_text(encoding="utf-8"), "docs/performance.md")
+    files.SCAN.split((ROOT / "docs" / "performance.md").read_text(encoding="utf-8"), "docs/performance.md")
 
 
 # --- the processes ----------------------------------------------------------------------------------------------------

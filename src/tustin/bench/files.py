@@ -4,25 +4,45 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import write_text
 
-BEGIN = "<!-- tustin bench scan: begin. Written by a command; edits here are lost. -->"
-END = "<!-- tustin bench scan: end -->"
+
+@dataclass(frozen=True)
+class Block:
+    """The part of a page that one benchmark writes: what is between two marks with its name."""
+
+    benchmark: str
+
+    @property
+    def begin(self) -> str:
+        return f"<!-- tustin bench {self.benchmark}: begin. Written by a command; edits here are lost. -->"
+
+    @property
+    def end(self) -> str:
+        return f"<!-- tustin bench {self.benchmark}: end -->"
+
+    def replace(self, path: Path, text: str) -> None:
+        """Put `text` between the two marks of the page."""
+        before, after = self.split(path.read_text(encoding="utf-8"), str(path))
+        write_text(path, f"{before}{self.begin}\n\n{text.strip()}\n\n{self.end}{after}")
+
+    def split(self, page: str, name: str) -> tuple[str, str]:
+        """What is before the first mark and after the second."""
+        begin, end = self.begin, self.end
+        if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
+            raise ValueError(
+                f"{name} must have one line '{begin}' and below it one line '{end}'; the tables go between"
+            )
+        return page[: page.index(begin)], page[page.index(end) + len(end) :]
 
 
-def replace_block(path: Path, block: str) -> None:
-    """Put `block` between the two marks of the page."""
-    before, after = split(path.read_text(encoding="utf-8"), str(path))
-    write_text(path, f"{before}{BEGIN}\n\n{block.strip()}\n\n{END}{after}")
-
-
-def split(page: str, name: str) -> tuple[str, str]:
-    """What is before the first mark and after the second."""
-    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
-        raise ValueError(f"{name} must have one line '{BEGIN}' and below it one line '{END}'; the tables go between")
-    return page[: page.index(BEGIN)], page[page.index(END) + len(END) :]
+SCAN = Block("scan")
+INFERENCE = Block("inference")
+TRAINING = Block("train")
+RESOLUTION = Block("resolution")
 
 
 def writable(path: Path) -> Path:

@@ -1,19 +1,17 @@
-"""What `tustin bench scan` can be told; nonsense is refused here, before anything has been measured."""
+"""What `tustin bench scan` can be told."""
 
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..accelerator import GPUS
-from ..discretize import METHODS, get_method
+from ..discretize import METHODS
 from ..doctor import no_gpu_because
-from . import files
+from . import arguments, files
 
 BACKENDS = ("native", "mambapy", "reference", "compiled")
 """Who is timed on a CPU: ours, the peer, and torch.compile of the reference."""
@@ -47,11 +45,15 @@ class Options:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options to the parser of `tustin bench scan`."""
     parser.add_argument("--quick", action="store_true", help="about a minute: fewer shapes and repeats, no slow peers")
-    parser.add_argument("--methods", nargs="+", type=_method, metavar="NAME", help="only these rules (default: all)")
     parser.add_argument(
-        "--lengths", nargs="+", type=_positive, metavar="L", help="default: 64 197 785 6085; quick: 197 6085"
+        "--methods", nargs="+", type=arguments.method, metavar="NAME", help="only these rules (default: all)"
     )
-    parser.add_argument("--batch-sizes", nargs="+", type=_positive, metavar="BATCH", help="default: 1 8; quick: 8")
+    parser.add_argument(
+        "--lengths", nargs="+", type=arguments.positive, metavar="L", help="default: 64 197 785 6085; quick: 197 6085"
+    )
+    parser.add_argument(
+        "--batch-sizes", nargs="+", type=arguments.positive, metavar="BATCH", help="default: 1 8; quick: 8"
+    )
     parser.add_argument(
         "--device", choices=DEVICES, default=_DEFAULTS["device"], help="where to run (default: cpu); cuda is AMD's, too"
     )
@@ -62,9 +64,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=_DEFAULTS["layout"],
         help="of the inputs (default: channel-last, as mambapy has it)",
     )
-    parser.add_argument("--threads", type=_threads, metavar="T", help="default: as many as torch uses")
+    parser.add_argument("--threads", type=arguments.threads, metavar="T", help="default: as many as torch uses")
     parser.add_argument(
-        "--repeats", type=_positive, metavar="R", help="rounds over all candidates; default: 7, quick: 3"
+        "--repeats", type=arguments.positive, metavar="R", help="rounds over all candidates; default: 7, quick: 3"
     )
     parser.add_argument(
         "--backends",
@@ -74,10 +76,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"default: {' '.join(BACKENDS)}, on a GPU {' '.join(GPU_BACKENDS)}; quick: the first two",
     )
     parser.add_argument(
-        "--json", nargs="?", const="-", type=_output, metavar="FILE", help="everything as JSON, into FILE or instead"
+        "--json",
+        nargs="?",
+        const="-",
+        type=arguments.output,
+        metavar="FILE",
+        help="everything as JSON, into FILE or instead",
     )
     parser.add_argument(
-        "--markdown", type=_marked, metavar="FILE", help="also renew the tables between the two marks in FILE"
+        "--markdown",
+        type=arguments.marked(files.SCAN),
+        metavar="FILE",
+        help="also renew the tables between the two marks in FILE",
     )
 
 
@@ -130,48 +140,3 @@ def as_facts(options: Options) -> dict[str, Any]:
     """The options as plain data."""
     facts = {field.name: getattr(options, field.name) for field in fields(options)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
-
-
-def _method(text: str) -> str:
-    try:
-        return get_method(text).name
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _positive(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return number
-
-
-def _threads(text: str) -> int:
-    number, cores = _positive(text), os.cpu_count() or 1
-    if number > cores:
-        raise argparse.ArgumentTypeError(
-            f"{number} threads on {cores} cores would measure how they wait for each other"
-        )
-    return number
-
-
-def _output(text: str) -> Path:
-    """Where to write, "-" being the standard output. Found wanting now and not after minutes of measuring."""
-    try:
-        return Path(text) if text == "-" else files.writable(Path(text))
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
-
-
-def _marked(text: str) -> Path:
-    path = Path(text)
-    try:
-        files.split(files.writable(path).read_text(encoding="utf-8"), text)
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return path
