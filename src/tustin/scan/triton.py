@@ -17,6 +17,13 @@ from .triton_methods import METHODS
 
 CHUNK = 16
 """How many tokens lie between two states that the forward pass keeps for the backward pass."""
+ENOUGH_PROGRAMS = 512
+"""With so many a GPU is busy; with fewer, time is cut into segments."""
+SHORTEST_SEGMENT = 4 * CHUNK
+"""A shorter one would not pay for walking it twice."""
+
+_FORWARD_STATES, _BACKWARD_STATES = 512, 128  # per warp: the backward pass keeps CHUNK of each in registers
+_UNROLL = 4
 
 
 def forward(
@@ -35,47 +42,164 @@ def forward(
     chunk_states: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
-    batch, channels, L = u.shape
-    N = A.shape[1]
+    work = _Work(u, A, B, C, _FORWARD_STATES)
+    A, B, C = A.contiguous(), _with_groups(B), _with_groups(C)
+    how = {"STEP": METHODS[method].step, "SOFTPLUS": delta_softplus, "REVERSE": reverse, "UNROLL": _UNROLL}
     out = torch.empty_like(u)
-    last_state = A.new_empty(batch, channels, N)
-    shape = _shape(A, B, C)
-    B, C = _with_groups(B), _with_groups(C)
+    last_state = A.new_empty(*u.shape[:2], A.shape[1])
+    start = None if initial_state is None else initial_state.transpose(1, 2).contiguous()
     with on_device(u):
-        kernels.forward[(_blocks(channels, shape), 1, batch)](
-            *(u, delta, A.contiguous(), B, C, D, z, delta_bias),
-            initial_state.transpose(1, 2).contiguous() if initial_state is not None else None,
-            *(out, last_state, chunk_states),
-            *(_strides(t) for t in (u, delta, B, C, z, out)),
-            *(channels, L, L),
-            STEP=METHODS[method].step,
-            SOFTPLUS=delta_softplus,
-            REVERSE=reverse,
+        if work.segments > 1:
+            ends, products = work.states(), work.states()
+            kernels.end_of_segment[work.grid](
+                *(u, delta, A, B, delta_bias, ends, products),
+                *_strides(u, delta, B),
+                *work.sizes,
+                **work.constants("GROUP_B"),
+                **how,
+            )
+            start = work.join(start, ends, products, backwards=False)
+        kernels.forward[work.grid](
+            *(u, delta, A, B, C, D, z, delta_bias, start, out, last_state, chunk_states),
+            *_strides(u, delta, B, C, z, out),
+            *work.sizes,
+            **work.constants("GROUP_B", "GROUP_C"),
+            **how,
             CHUNK=CHUNK,
-            UNROLL=4,
-            **shape,
-            **_OPTIONS,
         )
     return out, last_state
 
 
-_OPTIONS: dict[str, Any] = {"num_warps": 1, "num_stages": 1, "enable_fp_fusion": True}
-
-
-def _shape(A: Tensor, B: Tensor, C: Tensor) -> dict[str, int]:
-    channels, N = A.shape
-    groups = lcm(_groups(B) or 1, _groups(C) or 1)
-    return {
-        "N": N,
-        "GROUP": channels // groups,
-        "GROUP_B": channels // _groups(B) if _groups(B) else 0,
-        "GROUP_C": channels // _groups(C) if _groups(C) else 0,
-        "BLOCK_D": 32,
+def backward(
+    d_out: Tensor,
+    d_last_state: Tensor | None,
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None,
+    z: Tensor | None,
+    delta_bias: Tensor | None,
+    initial_state: Tensor | None,
+    delta_softplus: bool,
+    method: str,
+    reverse: bool,
+    chunk_states: Tensor,
+) -> dict[str, Tensor]:
+    """The gradient of every argument that was given, by its name."""
+    work = _Work(u, A, B, C, _BACKWARD_STATES)
+    gradients = {"u": torch.empty_like(u), "delta": torch.empty_like(delta)}
+    if z is not None:
+        gradients["z"] = torch.empty_like(z)
+    partial = {
+        "A": work.states(),
+        "B": work.states() if B.ndim == 2 else work.tokens(),
+        "C": work.states() if C.ndim == 2 else work.tokens(),
+        "D": work.channels(),
+        "delta_bias": work.channels(),
     }
+    d_initial_state = A.new_empty(*u.shape[:2], A.shape[1])
+    matrices = {"B": B, "C": C}
+    A, B, C = A.contiguous(), _with_groups(B), _with_groups(C)
+    how = {"STEP": METHODS[method].step, "SOFTPLUS": delta_softplus, "REVERSE": reverse}
+    d_end = None if d_last_state is None else d_last_state.transpose(1, 2).contiguous()
+    with on_device(u):
+        if work.segments > 1:
+            starts, products = work.states(), work.states()
+            kernels.start_of_segment[work.grid](
+                *(d_out, delta, A, C, z, delta_bias, starts, products),
+                *_strides(d_out, delta, C, z),
+                *work.sizes,
+                **work.constants("GROUP_C"),
+                **how,
+                UNROLL=_UNROLL,
+            )
+            d_end = work.join(d_end, starts, products, backwards=True)
+        kernels.backward[work.grid](
+            *(d_out, u, delta, A, B, C, D, z, delta_bias, chunk_states, d_end),
+            *(gradients["u"], gradients["delta"], gradients.get("z"), *partial.values(), d_initial_state),
+            *_strides(d_out, u, delta, B, C, z, gradients["u"], gradients["delta"], gradients.get("z")),
+            *work.sizes,
+            **work.constants("GROUP_B", "GROUP_C"),
+            **how,
+            SLOPES=METHODS[method].slopes,
+            CHUNK=CHUNK,
+        )
+    gradients["A"] = _sum_of_states(partial["A"])
+    for name, matrix in matrices.items():
+        total = _sum_of_states(partial[name]) if matrix.ndim == 2 else work.sum_of_blocks(partial[name], matrix)
+        gradients[name] = torch.empty_like(matrix).copy_(total) if matrix.ndim > 2 else total.to(matrix.dtype)
+    gradients |= {name: partial[name].sum((0, 1)) for name, t in (("D", D), ("delta_bias", delta_bias)) if t is not None}
+    if initial_state is not None:
+        gradients["initial_state"] = d_initial_state
+    return gradients
 
 
-def _blocks(channels: int, shape: dict[str, int]) -> int:
-    return channels // shape["GROUP"] * -(-shape["GROUP"] // shape["BLOCK_D"])
+class _Work:
+    """How a scan is cut into programs, by its shape alone: blocks of channels, segments of time, samples."""
+
+    def __init__(self, u: Tensor, A: Tensor, B: Tensor, C: Tensor, states_per_warp: int) -> None:
+        self.batch, self.D, self.L = u.shape
+        self.N = A.shape[1]
+        self.like = A
+        groups = [_groups(B), _groups(C)]
+        group = self.D // lcm(*(g or 1 for g in groups))  # channels that share both B and C
+        rows = _power_of_two(self.N)
+        block = min(max(states_per_warp // rows, 4), _power_of_two(group))
+        self.blocks = self.D // group * _parts(group, block)
+
+        parts = _parts(ENOUGH_PROGRAMS, max(self.blocks * self.batch, 1))
+        length = _parts(max(_parts(self.L, parts), SHORTEST_SEGMENT), CHUNK) * CHUNK
+        self.segments = _parts(self.L, length)
+        self.sizes = (self.D, self.L, length)
+        self.grid = (self.blocks, self.segments, self.batch)
+        self._constants = {
+            "N": self.N,
+            "GROUP": group,
+            "BLOCK_D": block,
+            "GROUP_B": self.D // groups[0] if groups[0] else 0,
+            "GROUP_C": self.D // groups[1] if groups[1] else 0,
+        }
+        self._options = {"num_warps": max(1, rows * block // states_per_warp), **_OPTIONS}
+
+    def constants(self, *more: str) -> dict[str, Any]:
+        """What a kernel is compiled for."""
+        return {name: self._constants[name] for name in ("N", "GROUP", "BLOCK_D", *more)} | self._options
+
+    def states(self) -> Tensor:
+        """Room for one state per segment."""
+        return self.like.new_empty(self.batch, self.segments, self.N, self.D)
+
+    def channels(self) -> Tensor:
+        """Room for one number per segment and channel."""
+        return self.like.new_empty(self.batch, self.segments, self.D)
+
+    def tokens(self) -> Tensor:
+        """Room for one sum per block of channels, token and state."""
+        return self.like.new_empty(self.batch, self.blocks, self.L, self.N)
+
+    def sum_of_blocks(self, partial: Tensor, matrix: Tensor) -> Tensor:
+        """The gradient of a B or C that varies with the token: PyTorch adds the partial sums in a fixed order."""
+        groups = _groups(matrix)
+        total = partial.view(self.batch, groups, self.blocks // groups, self.L, self.N).sum(2)
+        return total.transpose(2, 3).view_as(matrix) if matrix.ndim == 4 else total[:, 0].transpose(1, 2)
+
+    def join(self, start: Tensor | None, ends: Tensor, products: Tensor, backwards: bool) -> Tensor:
+        """The state with which each segment begins, from what it makes of zero and the product of its α."""
+        size, block = self.N * self.D, 128
+        kernels.join_segments[(_parts(size, block), self.batch)](
+            *(start, ends, products, size), SEGMENTS=self.segments, BACKWARDS=backwards, BLOCK=block, **_OPTIONS
+        )
+        return ends
+
+
+_OPTIONS: dict[str, Any] = {"num_stages": 1, "enable_fp_fusion": True}
+
+
+def _sum_of_states(partial: Tensor) -> Tensor:
+    """(D, N) from (batch, segments, N, D)."""
+    return partial.sum((0, 1)).T.contiguous()
 
 
 def _groups(matrix: Tensor) -> int:
@@ -88,5 +212,15 @@ def _with_groups(matrix: Tensor) -> Tensor:
     return matrix.unsqueeze(1) if matrix.ndim == 3 else matrix
 
 
-def _strides(tensor: Tensor | None) -> tuple[int, ...]:
-    return () if tensor is None else tensor.stride()
+def _strides(*tensors: Tensor | None) -> list[tuple[int, ...]]:
+    return [() if tensor is None else tensor.stride() for tensor in tensors]
+
+
+def _parts(whole: int, part: int) -> int:
+    """How many parts it takes."""
+    return -(-whole // part)
+
+
+def _power_of_two(size: int) -> int:
+    """The next one."""
+    return 1 << (size - 1).bit_length()

@@ -69,7 +69,7 @@ def _reduced(z, TOP: tl.constexpr):
     r = inside - k * (w * _LN2)
     phi = (_polynomial(r, _SERIES[TOP - 1]),)
     for j in tl.static_range(TOP - 1, 0, -1):
-        phi = (phi[0] * r + _INVERSE_FACTORIAL[j],) + phi
+        phi = (phi[0] * r + _INVERSE_FACTORIAL[j],) + phi  # noqa: RUF005, Triton knows no star
     exponent = (rounded.to(tl.int32, bitcast=True) << (23 if w == 1 else 25)) + (127 << 23)
     return exponent.to(tl.float32, bitcast=True), r, phi
 
@@ -105,9 +105,9 @@ def _mamba_slopes(delta, A, inverse_A):
     return growth, growth + 1, delta, 0.0, 1.0
 
 
-# β = Σ_j p_j x_j with x_j = Δ^j φ_j(z), where A·x_{j+1} = x_j − Δ^j/j!. Near zero that difference cancels: there the φ are
-# known. P is (p_1, p_2, …), as long as the rule is.
-#   dx_j/dΔ = x_{j−1}        dx_j/dA = Δ·x_j − j·x_{j+1}        (near zero), or        (Δ·x_{j−1} − j·x_j)/A        (far)
+# β = Σ_j p_j x_j with x_j = Δ^j φ_j(z), where A·x_{j+1} = x_j − Δ^j/j!. Near zero that difference cancels, but there the
+# φ are known. P is (p_1, p_2, …), as long as the rule is.
+#   dx_j/dΔ = x_{j−1}        dx_j/dA = Δ·x_j − j·x_{j+1} (near zero) = (Δ·x_{j−1} − j·x_j)/A (far from it)
 
 
 @triton.jit
@@ -118,7 +118,7 @@ def _ladder(delta, inverse_A, growth, near, phi, LENGTH: tl.constexpr):
     for j in tl.static_range(1, LENGTH):
         far = (x[j] - power * _INVERSE_FACTORIAL[j]) * inverse_A
         power *= delta
-        x = x + (tl.where(near, power * phi[j], far),)
+        x += (tl.where(near, power * phi[j], far),)
     return x
 
 
@@ -146,8 +146,9 @@ def _hold_slopes(delta, A, inverse_A, P: tl.constexpr, JP: tl.constexpr):
     power = delta * delta
     for _ in tl.static_range(1, len(P)):
         power *= delta
-    by_A_near = delta * beta - _weighted(JP, x + (power * phi[len(P)],), 2)
     by_A_far = (delta * beta_delta - _weighted(JP, x, 1)) * inverse_A
+    x += (power * phi[len(P)],)
+    by_A_near = delta * beta - _weighted(JP, x, 2)
     return growth, growth + 1, beta, tl.where(near, by_A_near, by_A_far), beta_delta
 
 
@@ -259,10 +260,10 @@ def _rk4_step(delta, A, inverse_A):
 def _rk4_slopes(delta, A, inverse_A):
     """Beyond z* α is constant, and β = b(z*)·z*/A depends on A alone."""
     beyond = delta * A < _Z_STAR
-    growth, slope, _, by_A, _ = _rk4_raw_slopes(delta, A, inverse_A)
-    limited_growth, beta = _rk4_step(delta, A, inverse_A)
+    _, slope, _, by_A, _ = _rk4_raw_slopes(delta, A, inverse_A)
+    growth, beta = _rk4_step(delta, A, inverse_A)
     slope = tl.where(beyond, 0.0, slope)
-    return limited_growth, slope, beta, tl.where(beyond, -beta * inverse_A, by_A), slope
+    return growth, slope, beta, tl.where(beyond, -beta * inverse_A, by_A), slope
 
 
 # ── by name ──────────────────────────────────────────────────────────────────────────────────────────────────────────
