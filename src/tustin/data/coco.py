@@ -23,7 +23,7 @@ from torchvision.transforms import v2
 
 from .batches import Batch, Key
 from .images import read_image, seed_augmentation
-from .rle import decode, encode
+from .rle import check, decode, encode
 
 __all__ = ["Coco", "as_results", "coco", "large_scale_jitter"]
 
@@ -56,7 +56,7 @@ class Coco:
     category_ids: list[int]
     """The number of each class in the file; label i is that of the i-th, counted from 1."""
     annotations: dict[str, Any]
-    """The whole file, for evaluation."""
+    """What the file says, for evaluation."""
     training: bool
     skip_corrupt: bool = False
     jitter: Jitter | None = None
@@ -131,16 +131,18 @@ def coco(path: str | Path, training: bool, skip_corrupt: bool = False) -> Coco:
         for image in content["images"]
     }
     known = {category["id"] for category in categories}
-    crowded = set()
+    crowded: set[int] = set()
+    kept: list[dict[str, Any]] = []
     for annotation in content["annotations"]:
         photo = photos.get(annotation["image_id"])
-        wrong = _what_is_wrong(annotation, photo, known)
+        wrong = _what_is_wrong(annotation, photo, known, check_mask=not training)
         if wrong and not skip_corrupt:
             raise ValueError(
                 f"annotation {annotation['id']} in {str(file)!r}: {wrong}; --data.skip_corrupt true leaves it out"
             )
         if wrong or photo is None:
             continue
+        kept.append(annotation)
         if annotation.get("iscrowd"):
             crowded.add(photo.id)
         else:
@@ -152,7 +154,7 @@ def coco(path: str | Path, training: bool, skip_corrupt: bool = False) -> Coco:
         used,
         classes=[str(category["name"]) for category in categories],
         category_ids=[int(category["id"]) for category in categories],
-        annotations={} if training else content,
+        annotations={} if training else {**content, "annotations": kept},
         training=training,
         skip_corrupt=skip_corrupt,
     )
@@ -179,7 +181,10 @@ def _read(file: Path) -> dict[str, Any]:
     return content
 
 
-def _what_is_wrong(annotation: dict[str, Any], photo: Photo | None, categories: set[int]) -> str | None:
+def _what_is_wrong(
+    annotation: dict[str, Any], photo: Photo | None, categories: set[int], check_mask: bool
+) -> str | None:
+    """Masks are checked where evaluation hands them to COCO's code unread; training checks what it reads."""
     if photo is None:
         return f"there is no image {annotation['image_id']}"
     if annotation["category_id"] not in categories:
@@ -188,6 +193,11 @@ def _what_is_wrong(annotation: dict[str, Any], photo: Photo | None, categories: 
     if right <= left or bottom <= top:
         inside = f"an image of {photo.width} x {photo.height}, {photo.path.name}"
         return f"its box {annotation['bbox']} (left, top, width, height) has no area in {inside}"
+    if check_mask:
+        try:
+            check(annotation["segmentation"], photo.height, photo.width)
+        except ValueError as error:
+            return str(error)
     return None
 
 

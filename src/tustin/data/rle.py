@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["coco_library", "decode", "encode"]
+__all__ = ["check", "coco_library", "decode", "encode"]
 
 
 def coco_library() -> ModuleType:
@@ -23,7 +23,15 @@ def coco_library() -> ModuleType:
 
 def decode(segmentation: Any, height: int, width: int) -> Tensor:
     """The mask (height, width) of zeros and ones that polygons or runs describe; what is neither is a ValueError."""
-    return torch.from_numpy(coco_library().mask.decode(_runs(segmentation, height, width)))
+    check(segmentation, height, width)
+    library = coco_library().mask
+    if isinstance(segmentation, list):
+        runs = library.merge(library.frPyObjects(segmentation, height, width))
+    elif isinstance(segmentation["counts"], list):
+        runs = library.frPyObjects(segmentation, height, width)
+    else:
+        runs = segmentation
+    return torch.from_numpy(library.decode(runs))
 
 
 def encode(mask: Tensor) -> dict[str, Any]:
@@ -32,14 +40,12 @@ def encode(mask: Tensor) -> dict[str, Any]:
     return {"size": [int(side) for side in runs["size"]], "counts": _text(runs["counts"])}
 
 
-def _runs(segmentation: Any, height: int, width: int) -> dict[str, Any]:
-    """Everything is checked before it goes to the library, which is C++ and trusts what it gets."""
-    library = coco_library().mask
+def check(segmentation: Any, height: int, width: int) -> None:
+    """Raise unless it describes a mask of this size: the library is C++ and trusts what it gets."""
     if isinstance(segmentation, list):
         if not segmentation or not all(_is_polygon(polygon) for polygon in segmentation):
             raise ValueError("its segmentation is not a list of polygons of at least three points")
-        merged: dict[str, Any] = library.merge(library.frPyObjects(segmentation, height, width))
-        return merged
+        return
     if not isinstance(segmentation, dict) or not {"size", "counts"} <= segmentation.keys():
         raise ValueError("its segmentation is neither polygons nor runs with 'size' and 'counts'")
     if list(segmentation["size"]) != [height, width]:
@@ -48,10 +54,6 @@ def _runs(segmentation: Any, height: int, width: int) -> dict[str, Any]:
     lengths = counts if isinstance(counts, list) else _lengths(_text(counts))
     if not all(isinstance(length, int) and length >= 0 for length in lengths) or sum(lengths) != height * width:
         raise ValueError(f"the runs of its mask do not add up to {height} x {width} pixels")
-    if not isinstance(counts, list):
-        return segmentation
-    runs: dict[str, Any] = library.frPyObjects(segmentation, height, width)
-    return runs
 
 
 def _is_polygon(points: Any) -> bool:

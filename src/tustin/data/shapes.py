@@ -1,4 +1,4 @@
-"""A small set in COCO's layout: coloured shapes on a dark ground, with boxes and masks; some images show none."""
+"""A small set in COCO's layout to try detection on: coloured shapes on a dark ground, with boxes and masks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw
 
-from tustin.data.rle import encode
+from .rle import encode
 
 CATEGORIES = [{"id": 3, "name": "square"}, {"id": 7, "name": "disc"}, {"id": 11, "name": "triangle"}]
 """With numbers that leave gaps, as COCO's do."""
