@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tustin
+from tests.data.masked_shapes import write_masked_shapes
 from tests.data.pictures import write_images
 from tustin.train import load, recipes, train
 
@@ -15,7 +16,32 @@ def pictures(tmp_path_factory):
     return write_images(tmp_path_factory.mktemp("pictures"), train=2, val=1, size=(40, 40))
 
 
-@pytest.mark.parametrize("name", recipes())
+@pytest.mark.parametrize("name", [name for name in recipes() if load(name).task == "segmentation"])
+def test_two_updates_of_segmentation(name, tmp_path):
+    shapes = write_masked_shapes(tmp_path / "shapes", train=2, val=1, size=(80, 64))
+    recipe = load(name)
+    small = {"model.img_size": 64, "model.args.depth": 1, "segmentation.channels": 16, "segmentation.short_side": 64}
+    run = {"optim.batch_size": 2, "data.workers": 0, "run.device": "cpu", "run.mixed_precision": "no"}
+    config = load(name, {"out": str(tmp_path / "out"), "data.path": str(shapes), "updates": 2, **small, **run})
+    summary = train(config)
+    assert summary["last"]["updates"] == 2
+    assert summary["best"]["miou"] >= 0
+    assert summary["config"]["model.name"] == recipe.model.name
+    assert tustin.load(tmp_path / "out" / "best.safetensors").num_classes == 150
+
+
+def test_segmentation_as_in_the_paper():
+    config = load("ade20k-vim-tiny")
+    assert (config.updates, config.optim.warmup_updates, config.optim.batch_size) == (160_000, 1500, 16)
+    assert config.optim.lr == pytest.approx(6e-5)
+    assert (config.optim.name, config.optim.weight_decay, config.optim.schedule) == ("adamw", 0.01, "linear")
+    segmentation = config.segmentation
+    assert (segmentation.long_side, segmentation.short_side, config.model.img_size) == (2048, 512, 512)
+    assert (segmentation.min_scale, segmentation.max_scale, segmentation.category_ratio) == (0.5, 2.0, 0.75)
+    assert (segmentation.auxiliary_weight, segmentation.window_stride) == (0.4, 341)
+
+
+@pytest.mark.parametrize("name", [name for name in recipes() if load(name).task == "classification"])
 def test_two_updates(name, pictures, tmp_path):
     recipe = load(name)
     settings = {

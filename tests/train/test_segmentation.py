@@ -12,7 +12,7 @@ from tustin import METHODS
 from tustin.data.mask_transforms import ForEvaluation
 from tustin.data.masks import UNLABELLED, masked_folder
 from tustin.signals import Interrupted
-from tustin.train import Display, train
+from tustin.train import Display, Diverged, train
 from tustin.train.display import WithTensorBoard
 from tustin.train.evaluation import evaluate_checkpoint
 from tustin.train.segmentation import Segmentation, SegmentationMeter
@@ -123,6 +123,12 @@ def test_learns_eight_images(shapes, tmp_path):
 @pytest.mark.parametrize("discretization", [name for name in METHODS if name != "rk4_raw"])
 def test_learns_eight_images_with_every_rule(shapes, tmp_path, discretization):
     overfits(shapes, tmp_path, discretization)
+
+
+def test_rule_that_overflows_is_diagnosed(shapes, tmp_path):
+    message = r"is nan at update .*first in layers\.\d.*steps leave the stability interval of rk4_raw"
+    with pytest.raises(Diverged, match=message):
+        train(small_segmentation(shapes, tmp_path, updates=20, model__discretization="rk4_raw"))
 
 
 def test_summary_holds_the_metrics(finished):
