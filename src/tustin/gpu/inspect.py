@@ -1,0 +1,162 @@
+"""What compiled code consists of: its instructions by kind and by loop, its registers and what it spills."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from triton import knobs
+
+_KINDS: dict[str, dict[str, str]] = {  # the first pattern that fits the whole opcode; what fits none is "other"
+    "cuda": {
+        "global load": r"LDG.*|LDGSTS.*",
+        "global store": r"STG.*",
+        "atomic": r"ATOM.*|RED|RED\..*",
+        "spill": r"LDL.*|STL.*",
+        "shared": r"LDS.*|STS.*|LDSM.*|STSM.*",
+        "exchange": r"SHFL.*|BAR.*",
+        "special": r"MUFU.*",
+        "move": r"MOV.*|U?MOV.*|IMAD\.MOV.*|HFMA2.*|CS2R.*|S2U?R.*|U?LDC.*|R2UR.*|U?PRMT.*",
+        "float": r"F(?:FMA|MUL|ADD|SEL|SETP|MNMX|SET|CHK|SWZADD).*|F2.*|D(?:FMA|MUL|ADD|SETP).*",
+        "integer": r"U?(?:IADD|IMAD|ISETP|IABS|IMNMX|LEA|LOP|SHF|SGXT|SEL|PLOP|P2R|R2P|VIADD|I2|POPC|FLO|BREV|VOTE).*",
+        "control": r"BRA.*|EXIT.*|BSSY.*|BSYNC.*|BREAK.*|CALL.*|RET.*|NOP.*|WARPSYNC.*|DEPBAR.*|YIELD.*|ERRBAR.*",
+    },
+    "hip": {
+        "global load": r"(?:global|buffer|flat)_load.*",
+        "global store": r"(?:global|buffer|flat)_store.*",
+        "atomic": r"(?:global|buffer|flat)_atomic.*|ds_(?:add|max|min|cmpst|inc|dec).*",
+        "spill": r"scratch_.*",
+        "exchange": r"ds_(?:b?permute|swizzle).*|s_barrier|v_(?:readlane|readfirstlane|permlane).*|.*_dpp",
+        "shared": r"ds_.*",
+        "special": r"v_(?:exp|log|rcp|rsq|sqrt|sin|cos)_.*",
+        "move": r"[vs]_mov.*|v_accvgpr.*|s_load.*|v_perm_.*|v_pk_mov.*",
+        "float": r"v_(?:pk_)?(?!mov)\w*_(?:f32|f64|f16|bf16)(?:_.*)?|v_(?:cndmask|div_).*",
+        "control": r"s_(?:branch|cbranch|endpgm|waitcnt|nop|setpc|swappc|sleep|barrier).*",
+        "integer": r"[vs]_.*",
+    },
+}
+KINDS = (*_KINDS["cuda"], "other")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction."""
+
+    opcode: str
+    kind: str
+    depth: int
+    """How many loops it is in."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel as the GPU would run it."""
+
+    registers: int
+    """Of a thread; vector registers on AMD."""
+    spills: int
+    """Instructions that move registers to memory and back, and on AMD spilled registers."""
+    shared: int
+    """Bytes of shared memory of a program."""
+    threads: int
+    """Of a program."""
+    instructions: tuple[Instruction, ...]
+
+    def count(self, kind: str | None = None, depth: int | None = None) -> int:
+        """How many instructions there are, of one kind or in so many loops."""
+        return sum((kind is None or i.kind == kind) and (depth is None or i.depth == depth) for i in self.instructions)
+
+    def mix(self) -> dict[str, int]:
+        """Instructions by kind."""
+        counted = Counter(instruction.kind for instruction in self.instructions)
+        return {kind: counted[kind] for kind in KINDS if counted[kind]}
+
+    @property
+    def depth(self) -> int:
+        """Of the innermost loop."""
+        return max(instruction.depth for instruction in self.instructions)
+
+
+def inspect(kernel: Any) -> Code:
+    """What there is to see in Triton's compiled kernel."""
+    target, metadata = kernel.metadata.target, kernel.metadata
+    threads = metadata.num_warps * target.warp_size
+    if target.backend == "cuda":
+        sass, usage = _disassemble(kernel.asm["cubin"])
+        registers = int(_first(r"REG:(\d+)", usage))
+        instructions = tuple(_in_loops(_sass(sass), "cuda"))
+        spills = sum(instruction.kind == "spill" for instruction in instructions)
+    else:
+        text = kernel.asm["amdgcn"]
+        registers = int(_first(r"\.vgpr_count:\s+(\d+)", text))
+        instructions = tuple(_in_loops(_amdgcn(text), "hip"))
+        spills = sum(int(_first(rf"\.{kind}_spill_count:\s+(\d+)", text)) for kind in ("vgpr", "sgpr"))
+        spills += sum(instruction.kind == "spill" for instruction in instructions)
+    return Code(registers, spills, metadata.shared, threads, instructions)
+
+
+def _first(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    if not found:
+        raise RuntimeError(f"the compiled code does not say {pattern!r}; this version of Triton is not known")
+    return found[1]
+
+
+def _disassemble(cubin: bytes) -> tuple[str, str]:
+    """The machine code as text, and the resources it uses."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        sass, usage = (
+            subprocess.run(
+                [knobs.nvidia.cuobjdump.path, what, str(path)], capture_output=True, text=True, check=True
+            ).stdout
+            for what in ("-sass", "-res-usage")
+        )
+    return sass, usage
+
+
+_Line = tuple[int, str, int | None]
+"""Where an instruction is, its opcode, and where it may jump to."""
+
+_SASS = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);")
+
+
+def _sass(text: str) -> list[_Line]:
+    lines = []
+    for address, opcode, operands in _SASS.findall(text):
+        jump = re.search(r"0x([0-9a-f]+)\s*$", operands) if opcode.startswith("BRA") else None
+        lines.append((int(address, 16), opcode, int(jump[1], 16) if jump else None))
+    return lines
+
+
+def _amdgcn(text: str) -> list[_Line]:
+    places: dict[str, int] = {}
+    found: list[tuple[str, str]] = []
+    for line in text.split(".Lfunc_end", 1)[0].splitlines():
+        line = line.partition(";")[0].strip()
+        if label := re.fullmatch(r"(\.LBB\w+):", line):
+            places[label[1]] = len(found)
+        elif re.match(r"(?:[vs]|ds|global|buffer|flat|scratch)_\w+", line):
+            opcode, _, operands = line.partition(" ")
+            found.append((opcode, operands.strip()))
+    return [
+        (place, opcode, places[operands] if opcode.startswith(("s_branch", "s_cbranch")) else None)
+        for place, (opcode, operands) in enumerate(found)
+    ]
+
+
+def _in_loops(lines: list[_Line], backend: str) -> Iterator[Instruction]:
+    """A jump backwards makes a loop of all that lies between; one to itself is how code ends."""
+    loops = {(target, place) for place, _, target in lines if target is not None and target < place}
+    outermost_first = {(start, max(end for s, end in loops if s == start)) for start, _ in loops}
+    for place, opcode, _ in lines:
+        depth = sum(start <= place <= end for start, end in outermost_first)
+        kind = next((kind for kind, pattern in _KINDS[backend].items() if re.fullmatch(pattern, opcode)), "other")
+        yield Instruction(opcode, kind, depth)
