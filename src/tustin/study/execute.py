@@ -72,10 +72,10 @@ def execute(run: Run) -> Outcome:
         return Outcome("stopped")
     except Exception as error:
         message = " ".join(str(error).split())
+        if not isinstance(error, ValueError | RuntimeError | OSError):  # nobody wrote this for a user
+            message = f"{type(error).__name__}: {message}"
         if isinstance(error, OSError) or not training.begun:
             return Outcome("refused", message)
-        if not isinstance(error, RuntimeError):
-            message = f"{type(error).__name__}: {message}"
         failed(run, message, error.diagnosis if isinstance(error, Diverged) else None).write(run.result)
     else:
         _done(run, summary).write(run.result)

@@ -1,0 +1,100 @@
+"""Wherever and however often a study is carried out, it finds the same bits, and nothing is left behind."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tustin.signals import Interrupted
+from tustin.study.local_engine import LocalEngine
+
+from .small import METHODS, SEEDS, SETTINGS, Told, bits, study
+
+
+def test_two_processes_find_what_one_finds(tmp_path, undisturbed):
+    assert bits(study(tmp_path, LocalEngine(jobs=2)), tmp_path) == undisturbed[1]
+    assert not multiprocessing.active_children()
+
+
+def test_ray_finds_what_this_machine_finds(tmp_path, undisturbed, monkeypatch):
+    ray_engine = pytest.importorskip("tustin.study.ray_engine", reason="Ray is not installed", exc_type=RuntimeError)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert bits(study(tmp_path, ray_engine.RayEngine(threads=1)), tmp_path) == undisturbed[1]
+    assert not ray_engine.ray.is_initialized()
+
+
+class OnceBegun(Told):
+    """Does something when a run has begun to train."""
+
+    def __init__(self, folder, run, action):
+        super().__init__()
+        self.checkpoint, self.action = folder / "runs" / run / "training.pt", action
+
+    def refresh(self):
+        if self.action and self.checkpoint.exists():
+            self.action()
+            self.action = None
+
+
+def test_a_killed_process_fails_its_run_and_no_other(tmp_path, undisturbed):
+    display = OnceBegun(tmp_path, "zoh-0", lambda: multiprocessing.active_children()[0].kill())
+    left = study(tmp_path, LocalEngine(jobs=1), display, seeds=[0], settings={"run.save_every": 1, "epochs": 30})
+    assert [result.status for result in left.results] == ["failed", "done"]
+    assert "memory" in left.results[0].error
+
+
+class Command:
+    """`tustin study` as a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = [
+            f"--{key}={json.dumps(value) if isinstance(value, dict) else value}" for key, value in SETTINGS.items()
+        ]
+        words = ["--methods", ",".join(METHODS), "--seeds", str(len(SEEDS)), "--jobs", "1", "--out", str(folder)]
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tustin", "study", "digits", *words, *settings, "--run.save_every", "1"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def workers(self) -> list[int]:
+        of_main = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(child) for child in of_main.read_text().split()]
+
+    def kill_in_the_middle_of(self, run: str) -> None:
+        """When this run has begun to train; then see to it that no other process goes on."""
+        while not (self.folder / "runs" / run / "training.pt").exists():
+            assert self.process.poll() is None, self.process.communicate()[1]
+            time.sleep(0.005)
+        workers = self.workers()
+        self.process.kill()
+        self.process.communicate(timeout=60)
+        deadline = time.monotonic() + 30
+        while any(Path(f"/proc/{worker}").exists() for worker in workers):
+            assert time.monotonic() < deadline, "a process goes on without the one that started it"
+            time.sleep(0.05)
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
+def test_kill_twice_then_interrupt_then_continue(tmp_path, undisturbed):
+    Command(tmp_path).kill_in_the_middle_of("zoh-0")
+    assert not list(tmp_path.glob("results/*.json"))
+    Command(tmp_path).kill_in_the_middle_of("bil-0")
+    first = (tmp_path / "results" / "zoh-0.json").read_bytes()
+
+    interrupt = OnceBegun(tmp_path, "bil-0", lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(Interrupted, match="runs; what was begun is saved; the same command continues") as stopped:
+        study(tmp_path, LocalEngine(jobs=1), interrupt)
+    assert stopped.value.exit_code == 130
+    assert not multiprocessing.active_children()
+
+    assert bits(study(tmp_path), tmp_path) == undisturbed[1]
+    assert (tmp_path / "results" / "zoh-0.json").read_bytes() == first, "what was done is not done again"

@@ -1,0 +1,157 @@
+"""What a study does with results that are there, damaged or failed, and with plans that change."""
+
+import json
+import shutil
+
+import pytest
+
+from tustin.signals import Interrupted
+from tustin.study import read_study
+from tustin.study.execute import Outcome
+from tustin.train import RunFolder
+
+from .small import METHODS, Here, Told, bits, study
+
+
+@pytest.fixture
+def done(tmp_path, undisturbed):
+    """A copy of the undisturbed study, to be disturbed."""
+    shutil.copytree(undisturbed[0], tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_what_is_done_is_not_done_again(done, undisturbed):
+    engine, told = Here(), Told()
+    assert bits(study(done, engine, told), done) == undisturbed[1]
+    assert engine.carried_out == []
+    assert told.lines == ["4 of 4 runs are there already"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"method": "bil"}', "\xff"])
+def test_a_damaged_result_is_set_aside_and_done_again(done, undisturbed, text):
+    path = done / "results" / "bil-1.json"
+    path.write_text(text, encoding="latin-1")
+    engine, told = Here(), Told()
+    assert bits(study(done, engine, told), done) == undisturbed[1]
+    assert engine.carried_out == [("bil", 1)]
+    assert (done / "results" / "bil-1.json.corrupt").read_text(encoding="latin-1") == text
+    assert "bil-1.json' is damaged" in told.lines[0]
+
+
+def test_a_result_of_another_run_is_damaged(done, undisturbed):
+    shutil.copy(done / "results" / "zoh-1.json", done / "results" / "bil-1.json")
+    told = Told()
+    assert bits(study(done, display=told), done) == undisturbed[1]
+    assert "it holds zoh, seed 1" in told.lines[0]
+
+
+def test_a_damaged_checkpoint_starts_over(done, undisturbed):
+    (done / "results" / "bil-1.json").unlink()
+    (done / "runs" / "bil-1" / "training.pt").write_bytes(b"broken")
+    assert bits(study(done), done) == undisturbed[1]
+
+
+def test_a_study_may_grow(done, undisturbed):
+    engine = Here()
+    grown = study(done, engine, methods=[*METHODS, "foh"], seeds=[0, 1, 2])
+    assert engine.carried_out == [("foh", 0), ("foh", 1), ("zoh", 2), ("bil", 2), ("foh", 2)]
+    assert len(grown.results) == 9
+    assert [run for run in bits(grown, done) if run[0][0] != "foh" and run[0][1] < 2] == undisturbed[1]
+
+
+UNSTABLE = {"model.args": {"embed_dim": 16, "depth": 1, "d_state": 16, "patch_size": 1, "stride": 1}, "epochs": 1}
+"""Many tokens, and z from −11: rk4_raw overflows at the first update."""
+
+
+def test_a_run_that_diverges_is_a_result(tmp_path):
+    engine = Here()
+    left = study(tmp_path, engine, settings=UNSTABLE, methods=["zoh", "rk4_raw", "bil"], seeds=[0])
+    assert [result.status for result in left.results] == ["done", "failed", "done"]
+    failure = left.results[1]
+    assert "is nan at update 0" in failure.error
+    assert failure.diagnosis["discretization"] == "rk4_raw"
+    assert max(layer["unstable"] for layer in failure.diagnosis["layers"]) > 0
+    assert failure.metrics == {}
+    assert failure.environment["threads"] == 1
+
+    again = Here()
+    study(tmp_path, again, settings=UNSTABLE, methods=["zoh", "rk4_raw", "bil"], seeds=[0])
+    assert again.carried_out == []
+    study(tmp_path, again, settings=UNSTABLE, methods=["zoh", "rk4_raw", "bil"], seeds=[0], retry_failed=True)
+    assert again.carried_out == [("rk4_raw", 0)]
+    assert read_study(tmp_path).results[1].status == "failed"
+
+
+def test_what_would_fail_every_run_ends_the_study(tmp_path):
+    settings = {"data.name": "folder", "data.path": str(tmp_path / "nowhere")}
+    with pytest.raises(RuntimeError, match=r"^zoh, seed 0: there is no folder .*nowhere"):
+        study(tmp_path / "study", settings=settings)
+    assert read_study(tmp_path / "study").results == []
+
+
+def test_a_run_that_someone_else_stopped_ends_the_study_politely(tmp_path):
+    class Stopped:
+        def carry_out(self, runs, stop):
+            yield [(runs[0], Outcome("stopped"))]
+            assert stop.number
+
+    with pytest.raises(Interrupted, match="stopped after 0 of 4 runs") as stopped:
+        study(tmp_path, Stopped())
+    assert stopped.value.exit_code == 143
+
+
+@pytest.mark.parametrize(
+    ("keep", "kept"),
+    [
+        ("best", {"best.safetensors", "metrics.jsonl", "summary.json"}),
+        ("all", {"best.safetensors", "metrics.jsonl", "summary.json", "last.safetensors", "training.pt", ".lock"}),
+        ("nothing", None),
+    ],
+)
+def test_what_stays_of_a_run(tmp_path, keep, kept):
+    study(tmp_path, keep=keep, settings={"epochs": 1}, methods=["zoh"], seeds=[0])
+    folder = tmp_path / "runs" / "zoh-0"
+    assert (folder.exists() and {path.name for path in folder.iterdir()}) == (kept or False)
+
+
+def test_a_second_process_is_refused(done):
+    with RunFolder(done).locked(), pytest.raises(RuntimeError, match="another process is writing into"):
+        study(done)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"settings": {"optim.clip": 2.0}}, "holds a study with optim.clip 1.0, not 2.0; give another --out"),
+        ({"settings": {"epochs": 3}}, "holds a study with epochs 2, not 3"),
+        ({"threads": 2}, "holds a study with threads per run 1, not 2"),
+        ({"methods": ["zoh"]}, "holds a study with method 'bil', which is left out now"),
+        ({"seeds": [0, 2]}, "holds a study with seed 1, which is left out now"),
+    ],
+)
+def test_another_experiment_is_refused(done, change, words):
+    before = (done / "study.json").read_bytes()
+    with pytest.raises(ValueError, match=words):
+        study(done, **change)
+    assert (done / "study.json").read_bytes() == before
+
+
+def test_how_it_is_judged_may_change(done):
+    assert study(done, level=0.01, baseline="bil").plan.level == 0.01
+    plan = study(done, methods=None, seeds=None).plan
+    assert (plan.level, plan.baseline, plan.methods, plan.seeds) == (0.01, "bil", METHODS, [0, 1])
+
+
+def test_plan_records_what_the_runs_share(done):
+    plan = json.loads((done / "study.json").read_text())
+    assert plan["settings"]["optim.batch_size"] == 256
+    assert "optim.clip" not in plan["settings"]
+    assert plan["config"]["optim.clip"] == 1.0
+    assert plan["threads"] == 1
+    assert not {"seed", "out", "model.discretization"} & plan["config"].keys()
+
+
+def test_a_damaged_plan_is_named(done):
+    (done / "study.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"study.json' is damaged: it must hold exactly recipe"):
+        study(done)
