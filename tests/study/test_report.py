@@ -17,7 +17,15 @@ from tustin.study import Result, Study
 from tustin.study.paper_figures import PAPER
 from tustin.study.report import print_tables, write_report
 from tustin.study.stats import analyse
-from tustin.study.tables import NOTHING, failures_table, paper_table, results_table, runs_table, significance_table
+from tustin.study.tables import (
+    NOTHING,
+    failures_table,
+    paper_table,
+    results_table,
+    runs_table,
+    settings_table,
+    significance_table,
+)
 from tustin.study.texts import as_latex, as_markdown, escape_latex
 from tustin.study.wording import headline, limits
 from tustin.train import METRICS, load
@@ -235,6 +243,28 @@ def test_a_failure_without_diagnosis_and_one_of_a_rule_without_bounds() -> None:
 def test_the_runs_are_all_listed() -> None:
     statuses = [row[2] for row in runs_table(analyse(STUDIES["interrupted"])).rows]
     assert (statuses.count("done"), statuses.count("failed"), statuses.count("missing")) == (26, 2, 2)
+
+
+def test_settings_are_shown_as_they_were_given() -> None:
+    values = {
+        "seeds": [0, 1, 2],
+        "threads": 1,
+        "rate": 0.0,
+        "amsgrad": True,
+        "fused": False,
+        "path": None,
+        "a": {"b": "c"},
+    }
+    rows = dict(settings_table("configuration", "Configuration", values).rows)
+    assert rows == {
+        "seeds": "0, 1, 2",
+        "threads": "1",
+        "rate": "0.0",
+        "amsgrad": "yes",
+        "fused": "no",
+        "path": NOTHING,
+        "a.b": "c",
+    }
 
 
 # --- the paper's figures ----------------------------------------------------------------------------------------------

@@ -91,8 +91,8 @@ def _plots(analysis: Analysis) -> Iterator[Plot]:
         yield Plot(
             "Learning curves",
             _html(plots.learning_curves(analysis), "curves"),
-            "Means over the seeds; the bands are one standard deviation to either side. The view leaves out the steep "
-            "beginning; a double click shows all.",
+            "Means over the seeds; the bands are one standard deviation to either side. A steep beginning may be out "
+            "of view; a double click shows all.",
         )
 
 

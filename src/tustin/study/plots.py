@@ -21,6 +21,7 @@ COLOURS = ("#2f7fd6", "#e0662f", "#2a9d6f", "#a45fcf", "#c4941a", "#d6477f", "#1
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
 """Together with eight colours, so that no method is told by its colour alone."""
 HEIGHT = 400
+MOST_TICKS = 12
 VISIBLE_SHARE = 0.75
 """Of a learning curve: the first quarter would press the rest together."""
 
@@ -112,12 +113,15 @@ def learning_curves(analysis: Analysis) -> go.Figure:
         if not epochs:
             continue
         colour, _ = _look(analysis, summary.method)
-        visible += means[int(len(means) * (1 - VISIBLE_SHARE)) :]
         name = escape(summary.method)
-        edge = [m + s for m, s in zip(means, stds, strict=True)], [m - s for m, s in zip(means, stds, strict=True)]
+        above = [mean + std for mean, std in zip(means, stds, strict=True)]
+        below = [mean - std for mean, std in zip(means, stds, strict=True)]
+        first = int(len(epochs) * (1 - VISIBLE_SHARE))
+        visible += above[first:] + below[first:]
         figure.add_scatter(
             x=epochs + epochs[::-1],
-            y=edge[0] + edge[1][::-1],
+            y=above + below[::-1],
+            mode="lines",
             fill="toself",
             fillcolor=_transparent(colour, 0.15),
             line={"width": 0},
@@ -134,6 +138,8 @@ def learning_curves(analysis: Analysis) -> go.Figure:
             legendgroup=name,
             hovertemplate=f"epoch %{{x}}: %{{y:.{digits(metric)}f}}",
         )
+        if 2 <= epochs[-1] <= MOST_TICKS:
+            figure.update_xaxes(dtick=1)
     if visible and max(visible) > min(visible):
         air = 0.08 * (max(visible) - min(visible))
         figure.update_yaxes(range=[min(visible) - air, max(visible) + air])

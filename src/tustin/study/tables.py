@@ -260,8 +260,10 @@ def _p(p: float | None) -> str:
 
 
 def _value(value: Any) -> str:
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ", ".join(map(_value, value)) or NOTHING
-    return (
-        {None: NOTHING, True: "yes", False: "no"}.get(value, str(value)) if not isinstance(value, dict) else str(value)
-    )
+    return str(value)
