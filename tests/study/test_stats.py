@@ -283,6 +283,11 @@ def test_an_equal_gain_everywhere_has_no_effect_size() -> None:
     assert found.verdict == Verdict.SMALL
 
 
+def test_an_unknown_metric_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"unknown metric 'top2' \(did you mean 'top"):
+        analyse(study(plan(metric="top2")))
+
+
 def test_a_number_that_is_not_finite_is_no_result() -> None:
     found = analyse(study(plan(("zoh", "bil"), 6), lambda m, s: done(m, s, math.nan if (m, s) == ("bil", 0) else None)))
     assert found.comparisons[0].seeds == (1, 2, 3, 4, 5)

@@ -13,6 +13,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from ..discretize.base import unknown
 from ..train.metrics import METRICS, Metric
 from .results import Plan, Result, Study
 
@@ -122,6 +123,8 @@ class Analysis:
 def analyse(study: Study) -> Analysis:
     """Summarise each method, and compare it with the baseline on the metric of the plan."""
     plan = study.plan
+    if plan.metric not in METRICS:
+        raise ValueError(unknown("metric", plan.metric, list(METRICS)))
     metric = METRICS[plan.metric]
     return Analysis(
         study,
