@@ -304,11 +304,29 @@ examples:
 
 def _configure_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
+    parser.add_argument(
+        "--gpu-compile",
+        nargs="*",
+        type=_gpu_target,
+        metavar="TARGET",
+        help="instead, compile every GPU kernel, without a GPU, for sm_80, sm_90, sm_100, gfx942 (default: all)",
+    )
+
+
+def _gpu_target(text: str) -> str:
+    from .gpu import known_target
+
+    try:
+        return known_target(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _run_doctor(args: argparse.Namespace) -> None:
     from . import doctor
 
+    if args.gpu_compile is not None:
+        return _run_gpu_compile(args.gpu_compile, args.json)
     facts = doctor.collect()
     if args.json:
         print_json(facts)
@@ -316,12 +334,32 @@ def _run_doctor(args: argparse.Namespace) -> None:
         print_rich(lambda width: doctor.render(facts))
 
 
+def _run_gpu_compile(targets: list[str], as_facts: bool) -> None:
+    from .accelerator import triton_missing
+    from .bench import progress
+
+    if reason := triton_missing():
+        raise RuntimeError(reason)
+    from .gpu import TARGETS, cases, report, survey
+
+    with progress.shown("tustin doctor") as show:
+        found = survey.survey(list(dict.fromkeys(targets)) or list(TARGETS), cases.cases(), show)
+    if as_facts:
+        print_json(survey.as_facts(found))
+    else:
+        print_rich(lambda width: report.render(found))
+
+
 _DOCTOR_DETAILS = """\
 Add its output to a bug report: it names neither user nor host.
 
+--gpu-compile needs Triton and minutes, but no GPU: registers, spills, shared memory, instructions, global loads and
+stores of every kernel, rule and dtype, next to zoh's, and an estimate of the least time. docs/gpu.md explains it.
+
 examples:
   tustin doctor
-  tustin doctor --json > doctor.json"""
+  tustin doctor --json > doctor.json
+  tustin doctor --gpu-compile sm_80 sm_90 --json > kernels.json"""
 
 
 # --- tustin bench -----------------------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 @contextmanager
-def shown() -> Iterator[Callable[[str, int, int], None]]:
+def shown(command: str = "tustin bench") -> Iterator[Callable[[str, int, int], None]]:
     """Gives a function to call with what is being done, the steps done, and all steps."""
     if sys.stderr.isatty():
         with _bar() as report:
             yield report
     else:
-        yield _lines()
+        yield _lines(command)
 
 
 @contextmanager
@@ -41,14 +41,14 @@ def _bar() -> Iterator[Callable[[str, int, int], None]]:
         yield report
 
 
-def _lines() -> Callable[[str, int, int], None]:
+def _lines(command: str) -> Callable[[str, int, int], None]:
     last_text, last_time = "", 0.0
 
     def report(text: str, done: int, total: int) -> None:
         nonlocal last_text, last_time
         now = time.monotonic()
         if text != last_text or now - last_time > _SECONDS_BETWEEN_LINES:
-            print(f"tustin bench: {text}, {done} of {total} done", file=sys.stderr, flush=True)
+            print(f"{command}: {text}, {done} of {total} done", file=sys.stderr, flush=True)
             last_text, last_time = text, now
 
     return report

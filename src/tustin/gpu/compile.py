@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 from unittest import mock
 
+import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from ..discretize.base import unknown
-
-TARGETS = {
-    "sm_80": GPUTarget("cuda", 80, 32),
-    "sm_90": GPUTarget("cuda", 90, 32),
-    "sm_100": GPUTarget("cuda", 100, 32),
-    "gfx942": GPUTarget("hip", "gfx942", 64),
-}
-"""A100, H100, B200 and MI300X."""
-
-
-def target(name: str) -> GPUTarget:
-    """The target of that name."""
-    if name not in TARGETS:
-        raise ValueError(unknown("target", name, list(TARGETS)))
-    return TARGETS[name]
+from ..accelerator import interpreted
+from . import TARGETS
 
 
 @dataclass(frozen=True)
@@ -38,24 +25,27 @@ class Launch:
     arguments: tuple[Any, ...]
     grid: tuple[int, ...]
     options: dict[str, Any]
+    """What the kernel is compiled for, by name."""
 
     @property
     def programs(self) -> int:
         """How many instances of the kernel run."""
-        count = 1
-        for size in self.grid:
-            count *= size
-        return count
+        return prod(self.grid)
 
     @property
     def bytes(self) -> int:
-        """Of all tensors that the kernel is given: what must pass between memory and the GPU at least once."""
-        tensors = [a for a in (*self.arguments, *self.options.values()) if hasattr(a, "element_size")]
-        return sum(t.numel() * t.element_size() for t in tensors)
+        """The size of all tensors that it is given: what must come from memory or go there, each number once."""
+        return sum(t.numel() * t.element_size() for t in self.arguments if isinstance(t, torch.Tensor))
+
+    def argument(self, name: str) -> Any:
+        """One of the arguments."""
+        return self.arguments[self.kernel.arg_names.index(name)]
 
 
 def launches(call: Callable[[], object]) -> list[Launch]:
     """What `call` launches, in order. Nothing runs, so its tensors may be on the device "meta"."""
+    if interpreted():
+        raise RuntimeError("TRITON_INTERPRET=1 is set, and what is interpreted is not compiled: unset it")
     found: list[Launch] = []
 
     def record(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> None:
@@ -66,9 +56,9 @@ def launches(call: Callable[[], object]) -> list[Launch]:
     return found
 
 
-def compile_for(target: GPUTarget, launch: Launch) -> Any:
+def compile_for(target: str, launch: Launch) -> Any:
     """Triton's compiled kernel, with its code in `asm` and what it needs in `metadata`."""
-    with _compiling_for(target):
+    with mock.patch.object(driver, "_active", _NoGPU(GPUTarget(*TARGETS[target]))):
         return launch.kernel.warmup(*launch.arguments, grid=launch.grid, **launch.options)
 
 
@@ -86,9 +76,3 @@ class _NoGPU:
 
     def get_current_stream(self, device: str) -> int:
         return 0
-
-
-@contextmanager
-def _compiling_for(target: GPUTarget) -> Iterator[None]:
-    with mock.patch.object(driver, "_active", _NoGPU(target)):
-        yield

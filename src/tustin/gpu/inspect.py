@@ -20,7 +20,7 @@ _KINDS: dict[str, dict[str, str]] = {  # the first pattern that fits the whole o
         "atomic": r"ATOM.*|RED|RED\..*",
         "spill": r"LDL.*|STL.*",
         "shared": r"LDS.*|STS.*|LDSM.*|STSM.*",
-        "exchange": r"SHFL.*|BAR.*",
+        "exchange": r"SHFL.*|BAR.*|REDUX.*",
         "special": r"MUFU.*",
         "move": r"MOV.*|U?MOV.*|IMAD\.MOV.*|HFMA2.*|CS2R.*|S2U?R.*|U?LDC.*|R2UR.*|U?PRMT.*",
         "float": r"F(?:FMA|MUL|ADD|SEL|SETP|MNMX|SET|CHK|SWZADD).*|F2.*|D(?:FMA|MUL|ADD|SETP).*",
@@ -50,8 +50,8 @@ class Instruction:
 
     opcode: str
     kind: str
-    depth: int
-    """How many loops it is in."""
+    looped: bool
+    """Whether it is in a loop."""
 
 
 @dataclass(frozen=True)
@@ -68,19 +68,14 @@ class Code:
     """Of a program."""
     instructions: tuple[Instruction, ...]
 
-    def count(self, kind: str | None = None, depth: int | None = None) -> int:
-        """How many instructions there are, of one kind or in so many loops."""
-        return sum((kind is None or i.kind == kind) and (depth is None or i.depth == depth) for i in self.instructions)
+    def count(self, kind: str | None = None, looped: bool = False) -> int:
+        """How many instructions there are; of one kind, or in a loop."""
+        return sum((kind is None or i.kind == kind) and i.looped >= looped for i in self.instructions)
 
     def mix(self) -> dict[str, int]:
         """Instructions by kind."""
         counted = Counter(instruction.kind for instruction in self.instructions)
         return {kind: counted[kind] for kind in KINDS if counted[kind]}
-
-    @property
-    def depth(self) -> int:
-        """Of the innermost loop."""
-        return max(instruction.depth for instruction in self.instructions)
 
 
 def inspect(kernel: Any) -> Code:
@@ -154,9 +149,7 @@ def _amdgcn(text: str) -> list[_Line]:
 
 def _in_loops(lines: list[_Line], backend: str) -> Iterator[Instruction]:
     """A jump backwards makes a loop of all that lies between; one to itself is how code ends."""
-    loops = {(target, place) for place, _, target in lines if target is not None and target < place}
-    outermost_first = {(start, max(end for s, end in loops if s == start)) for start, _ in loops}
+    loops = [(target, place) for place, _, target in lines if target is not None and target < place]
     for place, opcode, _ in lines:
-        depth = sum(start <= place <= end for start, end in outermost_first)
         kind = next((kind for kind, pattern in _KINDS[backend].items() if re.fullmatch(pattern, opcode)), "other")
-        yield Instruction(opcode, kind, depth)
+        yield Instruction(opcode, kind, any(start <= place <= end for start, end in loops))

@@ -1,0 +1,106 @@
+"""The survey for people: a table for each kernel, and the estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from .cases import BATCHES, D, L, N
+from .roofline import GPUS, estimate
+from .survey import Found, relative_to_zoh
+
+_SEGMENTS = ", in segments"
+_PASSES = {
+    f"forward, {BATCHES['']}": ("scan forward",),
+    f"backward, {BATCHES['']}": ("scan backward",),
+    f"forward, {BATCHES[_SEGMENTS]}": tuple(
+        f"scan {name}{_SEGMENTS}" for name in ("end_of_segment", "join_segments", "forward")
+    ),
+    f"backward, {BATCHES[_SEGMENTS]}": tuple(
+        f"scan {name}{_SEGMENTS}" for name in ("start_of_segment", "join_segments, backwards", "backward")
+    ),
+}
+"""The launches of a pass of the scan, by its name and number of samples."""
+
+LEGEND = f"""\
+ViM-tiny at 224²: D {D}, N {N}, L {L}; {BATCHES[""]} samples, and {BATCHES[_SEGMENTS]} where time is cut into segments.
+registers: of a thread, with inputs of {{dtypes}}. spills: over all of these. shared: bytes of a program.
+From instructions on: of one lane per token and state with inputs of {{first}}; for the convolution per token and
+channel. zoh: instructions relative to zoh's."""
+ESTIMATED = """\
+Least microseconds of a pass of the scan, and of the convolution, with inputs of {first}, by what limits it: memory (the bytes of all
+arguments, each once), issue (one instruction per warp and cycle) or units (of arithmetic, or of loads and stores).
+An estimate from the data sheets and the code above; nothing was measured on a GPU."""
+
+
+def render(found: Sequence[Found]) -> list[Any]:
+    """Text and tables for rich."""
+    dtypes = list(dict.fromkeys(one.case.dtype for one in found))
+    parts: list[Any] = [LEGEND.format(dtypes=", ".join(dtypes), first=dtypes[0]), ""]
+    for (target, kernel), group in groupby(_sorted(found), key=lambda one: (one.target, one.case.kernel)):
+        parts += [f"{target}, {kernel}", _kernel_table(list(group), found), ""]
+    for target, gpu in GPUS.items():
+        here = [one for one in found if one.target == target and one.case.dtype == dtypes[0]]
+        if here:
+            parts += [f"{gpu.name} ({target})", _estimate_table(here), ""]
+    return [*parts, *([ESTIMATED.format(first=dtypes[0])] if {one.target for one in found} & {*GPUS} else [])]
+
+
+def _sorted(found: Sequence[Found]) -> list[Found]:
+    """Kernel by kernel, each with all its rules and dtypes, in the order in which they were found."""
+    order = list(dict.fromkeys((one.target, one.case.kernel) for one in found))
+    return sorted(found, key=lambda one: order.index((one.target, one.case.kernel)))
+
+
+def _kernel_table(group: list[Found], found: Sequence[Found]) -> Any:
+    table = _table(
+        *("", "registers", "spills", "shared", "instructions", "zoh"),
+        *("float", "special", "integer", "loads", "stores"),
+    )
+    for method in dict.fromkeys(one.case.method for one in group):
+        same = [one for one in group if one.case.method == method]
+        first, ratio = same[0], relative_to_zoh(same[0], found)
+        kinds = (None, "float", "special", "integer", "global load", "global store")
+        counts = [_number(first.per_update(kind)) for kind in kinds]
+        table.add_row(
+            method or "",
+            "/".join(str(one.code.registers) for one in same),
+            str(sum(one.code.spills for one in same)),
+            str(first.code.shared),
+            counts[0],
+            f"{ratio:.2f}" if ratio else "",
+            *counts[1:],
+        )
+    return table
+
+
+def _estimate_table(here: list[Found]) -> Any:
+    table = _table("", *_PASSES)
+    by_name = {(one.case.kernel, one.case.method): one for one in here}
+    for method in dict.fromkeys(one.case.method for one in here if one.case.method):
+        passes = ([by_name.get((k, method)) or by_name[k, None] for k in kernels] for kernels in _PASSES.values())
+        table.add_row(method, *(_least(launches) for launches in passes))
+    table.add_row("conv", *(_least([by_name[f"conv {name}", None]]) for name in ("forward", "backward")))
+    return table
+
+
+def _least(launches: list[Found]) -> str:
+    """Microseconds, and the limit of the longest launch."""
+    estimates = [estimate(GPUS[one.target], one.case, one.code) for one in launches]
+    longest = max(estimates, key=lambda e: e.seconds)
+    return f"{sum(e.seconds for e in estimates) * 1e6:.1f} {longest.limit}"
+
+
+def _table(*header: str) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    for number, name in enumerate(header):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
