@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import METHODS, Method, __version__, info, predict
+from .bench import model_commands as models_bench
 from .discretize.base import unknown
 from .files import write_text
 from .signals import Interrupted
@@ -393,7 +394,8 @@ def _run_bench_scan(args: argparse.Namespace) -> None:
 _BENCH_DETAILS = """\
 examples:
   tustin bench
-  tustin bench scan --quick"""
+  tustin bench scan --quick
+  tustin bench inference"""
 
 _BENCH_SCAN_DETAILS = """\
 Every rule on every backend, and torch.compile of the reference, beside mambapy's selective scan, at D 384 and N 16, in
@@ -568,7 +570,28 @@ COMMANDS = {
                     _BENCH_SCAN_DETAILS,
                     _configure_bench_scan,
                     _run_bench_scan,
-                )
+                ),
+                "inference": Command(
+                    "inference",
+                    "time whole models: every rule and batch size, against zoh, DeiT and the paper",
+                    models_bench.INFERENCE_DETAILS,
+                    models_bench.configure_inference,
+                    models_bench.run_inference,
+                ),
+                "train": Command(
+                    "train",
+                    "time a training step with every rule, against zoh, DeiT and the paper",
+                    models_bench.TRAINING_DETAILS,
+                    models_bench.configure_training,
+                    models_bench.run_training,
+                ),
+                "resolution": Command(
+                    "resolution",
+                    "time and memory of larger and larger images, against DeiT",
+                    models_bench.RESOLUTION_DETAILS,
+                    models_bench.configure_resolution,
+                    models_bench.run_resolution,
+                ),
             },
         ),
     )

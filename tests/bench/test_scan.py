@@ -322,7 +322,7 @@ def test_a_busy_machine_is_mentioned():
     [(0.0523, "0.052"), (3.041, "3.04"), (12.34, "12.3"), (99.97, "100"), (494.4, "494"), (20891.0, "20891")],
 )
 def test_three_digits_and_no_exponent(value, text):
-    assert report._number(value) == text
+    assert report.number(value) == text
 
 
 # --- Markdown ---------------------------------------------------------------------------------------------------------

@@ -79,12 +79,12 @@ def test_every_panel_names_every_rule():
 def test_every_panel_draws_every_rule():
     for ax in picture.draw(RULES).axes:
         colours = [line.get_color() for line in ax.lines if len(line.get_xdata()) > 3]
-        looks = [picture._Look.number(i).colour for i in range(len(RULES))]
+        looks = [picture.Look.number(i).colour for i in range(len(RULES))]
         assert sorted(colours) == sorted([picture._EXACT["color"], *looks])
 
 
 def test_rules_look_different():
-    looks = [picture._Look.number(i) for i in range(36)]
+    looks = [picture.Look.number(i) for i in range(36)]
     assert len({(look.colour, look.dashes) for look in looks}) == 36
 
 
@@ -123,7 +123,7 @@ def test_png_is_a_picture_with_the_colours_of_the_rules(tmp_path):
     pixels = imread(tmp_path / "methods.png")[..., :3]
     assert min(pixels.shape[:2]) > 1000
     for i in range(len(RULES)):
-        near = np.abs(pixels - np.array(to_rgb(picture._Look.number(i).colour))).max(-1) < 0.01
+        near = np.abs(pixels - np.array(to_rgb(picture.Look.number(i).colour))).max(-1) < 0.01
         assert near.sum() > 100, RULES[i].name
 
 

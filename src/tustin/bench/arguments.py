@@ -10,6 +10,8 @@ from pathlib import Path
 from ..discretize import get_method
 from . import files
 
+PAPER_METHODS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
+
 
 def method(text: str) -> str:
     """The name of a rule."""
@@ -43,6 +45,45 @@ def threads(text: str) -> int:
 def positives(text: str) -> list[int]:
     """Numbers with commas between them, in rising order."""
     return sorted({positive(part.strip()) for part in text.split(",")})
+
+
+def vision_mamba(text: str) -> str:
+    """The name of a model."""
+    import timm
+
+    from .. import models  # noqa: F401  from now on timm knows them
+    from ..discretize.base import unknown
+
+    names = timm.list_models(module="vim")
+    if text not in names:
+        raise argparse.ArgumentTypeError(unknown("model", text, names))
+    return text
+
+
+def methods(text: str) -> list[str]:
+    """Rules with commas between them; "all" are those of the paper."""
+    return [*PAPER_METHODS] if text == "all" else [method(name.strip()) for name in text.split(",")]
+
+
+def folder(text: str) -> Path:
+    """One that is there, or can be made."""
+    path = Path(text)
+    nearest = next(parent for parent in (path.resolve(), *path.resolve().parents) if parent.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        problem = "it cannot be written" if nearest.is_dir() else f"{nearest.name} is a file, not a folder"
+        raise argparse.ArgumentTypeError(f"{text}: {problem}")
+    return path
+
+
+def picture(text: str) -> Path:
+    """A file whose ending is the format of a picture."""
+    from ..discretize.picture import format_of
+
+    try:
+        format_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return output(text)
 
 
 def output(text: str) -> Path:

@@ -58,27 +58,27 @@ def check_all(center: Cell, methods: Sequence[str], median: Median, limits: Limi
         checks.append(_against_zoh(cell, ("foh", "pol", "hoh"), bound, median))
     for cell in (forward, backward):
         name = f"{cell.mode}, one thread : two"
-        checks.append(_worst(name, "≥", 1.8, _ratios(cell, methods, lambda c: replace(c, threads=1), median)))
+        checks.append(worst(name, "≥", 1.8, _ratios(cell, methods, lambda c: replace(c, threads=1), median)))
     for cell in (forward, backward):
         name = f"{cell.mode}, time per token, L {LONG} : {cell.L}"
         ratios = _ratios(cell, methods, lambda c: replace(c, L=LONG), median)
-        checks.append(_worst(name, "≤", 1.15, {name: ratio * cell.L / LONG for name, ratio in ratios.items()}))
+        checks.append(worst(name, "≤", 1.15, {name: ratio * cell.L / LONG for name, ratio in ratios.items()}))
     for cell in (forward, backward):
         name = f"{cell.mode}, bfloat16 : float32"
-        checks.append(_worst(name, "≤", 1.0, _ratios(cell, methods, lambda c: replace(c, dtype="bfloat16"), median)))
+        checks.append(worst(name, "≤", 1.0, _ratios(cell, methods, lambda c: replace(c, dtype="bfloat16"), median)))
     return checks
 
 
 def _against_peer(cell: Cell, bound: float, median: Median) -> Check:
     own = replace(cell, method="mamba")  # the rule that the peer has
     ratios = _ratios(own, ("mamba",), peer_of, median)
-    return _worst(f"{cell.mode}, mambapy : mamba", "≥", bound, ratios, digits=1)
+    return worst(f"{cell.mode}, mambapy : mamba", "≥", bound, ratios, digits=1)
 
 
 def _against_gemm(cell: Cell, bound: float, kind: str, median: Median, limits: Limits) -> Check:
     seconds = median(cell)
     ratios = {cell.method: limits.gemm * seconds / cell.updates} if seconds else {}
-    return _worst(f"GEMM FLOP/s : updates/s, {cell.method}{kind}", "≤", bound, ratios, digits=1)
+    return worst(f"GEMM FLOP/s : updates/s, {cell.method}{kind}", "≤", bound, ratios, digits=1)
 
 
 def _against_zoh(cell: Cell, methods: Sequence[str], bound: float, median: Median) -> Check:
@@ -87,7 +87,7 @@ def _against_zoh(cell: Cell, methods: Sequence[str], bound: float, median: Media
     ratios = {method: seconds / zoh for method, seconds in found.items() if seconds and zoh}
     if len(ratios) < len(methods):
         ratios = {}  # half a promise is none
-    return _worst(f"{cell.mode}, {', '.join(methods)} : zoh", "≤", bound, ratios)
+    return worst(f"{cell.mode}, {', '.join(methods)} : zoh", "≤", bound, ratios)
 
 
 def _ratios(cell: Cell, methods: Sequence[str], other: Callable[[Cell], Cell], median: Median) -> dict[str, float]:
@@ -101,7 +101,7 @@ def _ratios(cell: Cell, methods: Sequence[str], other: Callable[[Cell], Cell], m
     return ratios
 
 
-def _worst(claim: str, relation: str, bound: float, ratios: dict[str, float], digits: int = 2) -> Check:
+def worst(claim: str, relation: str, bound: float, ratios: dict[str, float], digits: int = 2) -> Check:
     """The check of the ratio that is furthest on the wrong side."""
     if not ratios:
         return Check(claim, relation, bound, None, None)

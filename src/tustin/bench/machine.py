@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .. import doctor, native
-from .workloads import GPU_PEER, PEER, Cell, N, missing
+from .workloads import Cell, N, missing
 
 GEMM_SIZE = 1024
 COPY_BYTES = 1 << 26  # beyond the last-level cache
@@ -101,16 +101,40 @@ def rate(cell: Cell, seconds: float, limits: Limits) -> Rate:
     )
 
 
-def describe(device: str) -> dict[str, Any]:
-    """What the numbers depend on, the load by others included, so before the run; neither user nor host."""
+def describe(device: str, peer: str) -> dict[str, Any]:
+    """What the numbers depend on, the load by others included, so before the run; neither user nor host.
+
+    `peer` is the package that others are compared with.
+    """
     facts = doctor.collect()
-    name = PEER if device == "cpu" else GPU_PEER
-    peer = None if missing(name) else importlib.metadata.version(name)
     return {
-        "versions": facts["versions"] | {name: peer},
+        "versions": facts["versions"] | {peer: _version(peer)},
         "platform": facts["platform"],
         "cpu": facts["cpu"],
         "gpu": None if device == "cpu" else torch.get_device_module(device).get_device_name(),
         "load": os.getloadavg()[0],
         "native_level": None if missing("native") else native.cpu_level(),
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+_BUSY = 0.5  # processes that ran or waited to before the benchmark did
+
+
+def where(facts: dict[str, Any], threads: int) -> str:
+    """The machine of `describe` in a few words, with the versions."""
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items() if version)
+    level = f", native kernels for {facts['native_level']}" if facts["native_level"] else ""
+    cores = f"{threads} thread{'s'[: threads > 1]} on {facts['cpu']['cores']} cores"
+    return f"{facts['gpu'] or facts['cpu']['model'] + ', ' + cores + level}; {versions}"
+
+
+def busy(facts: dict[str, Any]) -> str:
+    """A warning, if others used the machine."""
+    return f"; others used it too (load {facts['load']:.1f}), do not trust it" if facts["load"] > _BUSY else ""

@@ -12,7 +12,6 @@ from .scan import Result, focus, variants
 from .workloads import COMPILED, LONGEST_COMPILED, PEER_KEEPING, PEERS, Cell, D, N, peer_of
 
 _NAME_WIDTH, _ENTRY_WIDTH = 22, 19  # columns of text that a row of times needs
-_BUSY = 0.5  # processes that ran or waited to before the benchmark did
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,10 @@ def tables(result: Result, width: int) -> list[Table]:
 
 def summary(result: Result) -> list[str]:
     """Where and how it was measured: one sentence a line."""
-    facts, options = result.machine, result.options
-    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items() if version)
-    level = f", native kernels for {facts['native_level']}" if facts["native_level"] else ""
-    threads = f"{options.threads} thread{'s'[: options.threads > 1]} on {facts['cpu']['cores']} cores"
-    where = facts["gpu"] or f"{facts['cpu']['model']}, {threads}{level}"
-    busy = f"; others used it too (load {facts['load']:.1f}), do not trust it" if facts["load"] > _BUSY else ""
+    options = result.options
+    busy = machine.busy(result.machine)
     return [
-        f"{where}; {versions}; {result.date}.",
+        f"{machine.where(result.machine, options.threads)}; {result.date}.",
         f"D {D}, N {N}, {options.dtype}, {options.layout}; {options.repeats} rounds in turns{busy}.",
     ]
 
@@ -126,8 +121,8 @@ def _entry(result: Result, cell: Cell) -> str:
     if not found:
         return "–"
     ratio = result.times_faster_than_peer(cell)
-    faster = f"{_number(ratio)}x" if ratio else ""
-    return f"{_number(found.median * 1e3)} {f'±{found.spread:.0%}':>4} {faster:>6}"
+    faster = f"{number(ratio)}x" if ratio else ""
+    return f"{number(found.median * 1e3)} {f'±{found.spread:.0%}':>4} {faster:>6}"
 
 
 def _variants(result: Result, backward: bool) -> Table:
@@ -144,7 +139,7 @@ def _variants(result: Result, backward: bool) -> Table:
         per_token = f"{long / seconds * cell.L / LONG:.2f}" if long else "–"
         updates = f"{cell.updates / seconds / 1e9:.2f}"
         entries = [f"{other / seconds:.2f}" if other else "–" for other in others]
-        rows.append((method, f"{_number(seconds * 1e3)}", updates, *entries, per_token))
+        rows.append((method, f"{number(seconds * 1e3)}", updates, *entries, per_token))
     return Table(
         title=f"{base.backend.title()}, {base.mode}, batch {base.batch}, L {base.L}: what else it costs",
         header=("", "ms", "10⁹/s", *kinds, f"a token at L {LONG}"),
@@ -200,19 +195,19 @@ def _checks(result: Result) -> Table:
         title="Checks, batch 8, L 197, two threads, float32",
         header=("claim (ratio of times, worst rule)", "required", "measured", "holds"),
         rows=[
-            (check.claim, f"{check.relation} {check.bound:g}", _measured(check), _verdict(check))
+            (check.claim, f"{check.relation} {check.bound:g}", measured_text(check), verdict_text(check))
             for check in result.checks()
         ],
     )
 
 
-def _measured(check: Check) -> str:
+def measured_text(check: Check) -> str:
     if check.measured is None:
         return "not measured"
     return f"{check.measured:g}" + (f" ({check.which})" if check.which else "")
 
 
-def _verdict(check: Check) -> str:
+def verdict_text(check: Check) -> str:
     return {True: "yes", False: "no", None: "–"}[check.holds]
 
 
@@ -230,7 +225,7 @@ def _backend_name(backend: str) -> str:
     return "torch.compile" if backend == COMPILED else backend
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Three digits, and never an exponent."""
     rounded = float(f"{value:.3g}")  # 99.97 has its decimal point where 100 has it
     digits = next((d for d, bound in ((3, 1), (2, 10), (1, 100)) if rounded < bound), 0)

@@ -146,7 +146,7 @@ def plan(options: Options) -> list[Cell]:
 def run(options: Options, report: Report) -> Result:
     """Measure everything that is worth its time."""
     patience = QUICK if options.quick else PATIENT
-    facts = machine.describe(options.device)
+    facts = machine.describe(options.device, peer_of(focus(options)).backend)
     cells = plan(options)
     backends = dict.fromkeys(cell.backend for cell in cells if not _impossible(cell))
     workers = {name: Worker(workloads.ENVIRONMENTS.get(name, {})) for name in backends or [_NOBODY]}

@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from . import machine, timing, workloads
+from . import machine, memory, models, timing, workloads
+from .models import Case
 from .workloads import Cell
 
 _WARM_UP_BELOW = 0.2
@@ -28,8 +29,8 @@ _LONG = 4.0
 """Seconds of a first call that is not made again to learn how long the next takes; the first ever imports a lot."""
 
 
-Key = Cell | tuple[str, str]
-"""What is timed: a cell, or the name of a limit and the device."""
+Key = Cell | Case | tuple[str, str]
+"""What is timed: a scan, a model, or the name of a limit and the device."""
 
 _QUEUED = 10
 """Calls that a GPU is given before it is waited for: the wait takes as long as a small call."""
@@ -46,7 +47,7 @@ class Worker:
             self._process.start()
         other.close()  # so that the end of the process ends the connection
 
-    def first_calls(self, cell: Cell) -> tuple[float, float]:
+    def first_calls(self, cell: Cell | Case) -> tuple[float, float]:
         """Seconds of the first call, and of the next one unless the first was long; RuntimeError if it fails."""
         seconds: tuple[float, float] = self._ask("first_calls", cell)
         return seconds
@@ -55,6 +56,11 @@ class Worker:
         """Seconds of each call of a cell, or of one of the limits of a device by its name."""
         seconds: list[float] = self._ask("turn", key, threads, at_least)
         return seconds
+
+    def peak(self, case: Case) -> int | None:
+        """Bytes that one call of a model needs beside its weights; None where the system does not tell."""
+        peak: int | None = self._ask("peak", case)
+        return peak
 
     def close(self) -> None:
         """Let it end by itself, so that it can tidy up; if it is still busy, at once."""
@@ -97,7 +103,7 @@ def _serve(connection: Connection) -> None:
     """Answer requests until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
     gc.disable()  # not in the middle of a call
-    requests: dict[str, Callable[..., object]] = {"first_calls": _first_calls, "turn": _turn}
+    requests: dict[str, Callable[..., object]] = {"first_calls": _first_calls, "turn": _turn, "peak": _peak}
     while True:
         try:
             name, *arguments = connection.recv()
@@ -111,10 +117,11 @@ def _serve(connection: Connection) -> None:
         connection.send(answer)
 
 
-def _first_calls(cell: Cell) -> tuple[float, float]:
+def _first_calls(cell: Cell | Case) -> tuple[float, float]:
     torch.set_num_threads(cell.threads)
     first = timing.time_once(_call(cell)) / _calls(cell)
-    if first > _LONG and cell.backend != workloads.COMPILED:  # which compiles at the first call
+    compiles = cell.backend == workloads.COMPILED if isinstance(cell, Cell) else cell.candidate.compiled
+    if first > _LONG and not compiles:
         return first, first
     return first, timing.time_once(_call(cell)) / _calls(cell)
 
@@ -131,17 +138,24 @@ def _turn(key: Key, threads: int, at_least: float) -> list[float]:
 _expected: dict[Key, float] = {}
 
 
-def _device(key: Key) -> str:
-    return key.device if isinstance(key, Cell) else key[1]
+def _peak(case: Case) -> int | None:
+    torch.set_num_threads(case.threads)
+    return memory.growth(case)
 
 
 def _calls(key: Key) -> int:
     """How many calls one of `_call` makes."""
-    return 1 if _device(key) == "cpu" else _QUEUED
+    return 1 if isinstance(key, Case) or _device(key) == "cpu" else _QUEUED
+
+
+def _device(key: Cell | tuple[str, str]) -> str:
+    return key.device if isinstance(key, Cell) else key[1]
 
 
 @functools.cache
 def _call(key: Key) -> Callable[[], object]:
+    if isinstance(key, Case):
+        return models.make_call(key)
     call = workloads.make_call(key) if isinstance(key, Cell) else machine.limit_calls(key[1])[key[0]]
     if _device(key) == "cpu":
         return call

@@ -61,9 +61,14 @@ DELTA = 1.0
 
 def save(path: str | Path, methods: Sequence[Method]) -> None:
     """Draw `methods` into the file at `path`; its ending is the format."""
+    save_figure(path, lambda: draw(methods))
+
+
+def save_figure(path: str | Path, draw: Callable[[], Figure]) -> None:
+    """What `draw` draws, in the style of all pictures, into the file at `path`."""
     kind = format_of(path)
     with replacing(path) as file, matplotlib.style.context(_STYLE, after_reset=True):
-        draw(methods).savefig(file, format=kind, dpi=160, metadata=_FORMATS[kind])
+        draw().savefig(file, format=kind, dpi=160, metadata=_FORMATS[kind])
 
 
 def format_of(path: str | Path) -> str:
@@ -103,7 +108,7 @@ def frequency_response(rule: Method, omega: Array) -> NDArray[np.complex128]:
 
 def draw(methods: Sequence[Method]) -> Figure:
     """The figure with all its panels."""
-    looks = [_Look.number(i) for i in range(len(methods))]
+    looks = [Look.number(i) for i in range(len(methods))]
     head = 1.15 + 0.24 * _rows_of_key(methods)  # inches, with the titles of the first row
     height = 6.9 + head
     figure = Figure(figsize=(12.8, height))
@@ -123,7 +128,7 @@ def draw(methods: Sequence[Method]) -> Figure:
 
 
 @dataclass(frozen=True)
-class _Look:
+class Look:
     """How the curve of one rule is told apart: by colour, dashes and marker."""
 
     colour: str
@@ -131,7 +136,7 @@ class _Look:
     marker: str
 
     @classmethod
-    def number(cls, i: int) -> _Look:
+    def number(cls, i: int) -> Look:
         return cls(_COLOURS[i % len(_COLOURS)], _DASHES[i % len(_DASHES)], _MARKERS[i % len(_MARKERS)])
 
     def line(self, member: int = 0, group: int = 1) -> dict[str, Any]:
@@ -149,7 +154,7 @@ class _Look:
 class _Panels:
     """Each method fills one pair of axes."""
 
-    def __init__(self, methods: Sequence[Method], looks: Sequence[_Look]) -> None:
+    def __init__(self, methods: Sequence[Method], looks: Sequence[Look]) -> None:
         self.methods = methods
         self.looks = looks
         self.z = np.linspace(0, -6, 601)
@@ -332,7 +337,7 @@ def _rows_of_key(methods: Sequence[Method]) -> int:
     return -(-(len(methods) + 1) // _KEY_COLUMNS)
 
 
-def _head(figure: Figure, methods: Sequence[Method], looks: Sequence[_Look]) -> None:
+def _head(figure: Figure, methods: Sequence[Method], looks: Sequence[Look]) -> None:
     """Title, what is shown, and the key."""
     height = figure.get_figheight()
     figure.text(0.012, 1 - 0.14 / height, "What the discretization rules do", fontsize=14, weight="bold", va="top")

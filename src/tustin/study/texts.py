@@ -25,17 +25,19 @@ _LATEX = {
     "±": r"$\pm$",
     "−": r"$-$",
     "–": "--",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
     "“": "``",
     "”": "''",
 }
 _MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|#"}
 
 
-def as_markdown(table: Table) -> str:
-    """A section with the table and its note."""
+def as_markdown(table: Table, level: int = 2) -> str:
+    """A section with the table and its note; `level` is that of its heading."""
     alignment = ["---" if table.is_text(column) else "---:" for column in range(len(table.header))]
     lines = [
-        f"## {escape_markdown(table.title)}",
+        f"{'#' * level} {escape_markdown(table.title)}",
         "",
         _markdown_row(map(escape_markdown, table.header)),
         _markdown_row(alignment),

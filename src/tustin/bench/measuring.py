@@ -1,0 +1,178 @@
+"""Measure cases in rounds: memory first, one candidate a process; then times, all candidates of a size in one process.
+
+In a round every candidate has its turn at every size. The order is that of a balanced square, so that over the rounds
+each has every place, and follows every other, equally often. Half of the rounds are in a fresh process, because where a
+process happens to put its tensors is worth something, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from . import memory, timing
+from .models import Candidate, Case
+from .worker import Worker
+
+Report = Callable[[str, int, int], None]
+"""Told what is being done, and how many steps of how many are done."""
+
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
+"""Of the processes that are timed. glibc would give freed memory back to the system, and every tensor would start with
+page faults: a fifth of the time of an inference."""
+
+PROCESSES = 2
+MOST_ROUNDS, FEWEST_ROUNDS = 24, 8
+TURN = 0.2
+"""Seconds of a turn; quick cases are called again and again for this long."""
+FOR_SCALE = 4
+"""Rounds in which the reference backend takes part: it is slow, and no claim depends on it."""
+BUDGET = 450.0
+"""Seconds for everything, where the number of rounds is not given."""
+
+
+@dataclass
+class Measured:
+    """What was found out."""
+
+    rounds: int = 0
+    seconds: dict[Case, dict[int, list[float]]] = field(default_factory=dict)
+    """Of each call, by round."""
+    peaks: dict[Case, int] = field(default_factory=dict)
+    """Bytes beside the weights."""
+    skipped: dict[Case, str] = field(default_factory=dict)
+
+
+def measure(cases: Sequence[Case], rounds: int | None, report: Report) -> Measured:
+    """Memory and times of all that fits; without a number of rounds, as many as the budget has room for."""
+    start = time.monotonic()
+    found = Measured()
+    _measure_memory(cases, found, report)
+    groups = _groups([case for case in cases if not _left_out(case, found)])
+    for process in range(PROCESSES):
+        if process and process >= found.rounds:
+            break
+        worker = Worker(KEEP_MEMORY)
+        try:
+            began = time.monotonic()
+            expected = _first_calls(groups, worker, found, report)
+            if process == 0:
+                warming = time.monotonic() - began
+                left = BUDGET - (time.monotonic() - start) - (PROCESSES - 1) * warming
+                found.rounds = rounds or _rounds_within(left, expected)
+            for number in range(found.rounds):
+                if number * PROCESSES // found.rounds == process:
+                    _one_round(number, groups, expected, worker, found, report)
+        finally:
+            worker.close()
+    return found
+
+
+def _groups(cases: Sequence[Case]) -> list[list[Case]]:
+    """The cases of each size together."""
+    groups: dict[tuple[int, int], list[Case]] = {}
+    for case in cases:
+        groups.setdefault((case.batch, case.img_size), []).append(case)
+    return list(groups.values())
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def _measure_memory(cases: Sequence[Case], found: Measured, report: Report) -> None:
+    """Of every candidate, from the smallest case on, until one would not fit."""
+    candidates = [c for c in dict.fromkeys(case.candidate for case in cases) if c == _plain(c)]
+    for done, candidate in enumerate(candidates):
+        report(f"memory, {candidate.name}", done, len(candidates))
+        own = sorted((case for case in cases if case.candidate == candidate), key=lambda case: case.pixels)
+        worker = Worker(memory.ENVIRONMENT)
+        try:
+            for place, case in enumerate(own):
+                known = {other: found.peaks[other] for other in own[:place] if other in found.peaks}
+                reason = memory.too_large(case, known) or _peak(case, worker, found)
+                if reason:
+                    found.skipped |= dict.fromkeys(own[place:], reason)
+                    break
+        finally:
+            worker.close()
+
+
+def _peak(case: Case, worker: Worker, found: Measured) -> str | None:
+    """Note the peak; or why there is none, if the memory was not enough."""
+    try:
+        peak = worker.peak(case)
+    except RuntimeError as error:
+        if not any(sign in str(error) for sign in _OUT_OF_MEMORY):
+            raise
+        return f"the memory was not enough: {' '.join(str(error).split())[:150]}"
+    if peak is not None:
+        found.peaks[case] = peak
+    return None
+
+
+_OUT_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory", "ended with code -9")
+
+
+def _plain(candidate: Candidate) -> Candidate:
+    """Who needs as much memory, near enough: the same without torch.compile, and not for the second time."""
+    return replace(candidate, compiled=False, again=False)
+
+
+def _left_out(case: Case, found: Measured) -> bool:
+    return replace(case, candidate=_plain(case.candidate)) in found.skipped
+
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+
+def _first_calls(
+    groups: Sequence[Sequence[Case]], worker: Worker, found: Measured, report: Report
+) -> dict[Case, float]:
+    """Warm every case up; roughly how long a call of it takes. What torch.compile cannot do is left out."""
+    cases = [case for group in groups for case in group if case not in found.skipped]
+    expected = {}
+    for done, case in enumerate(cases):
+        report("first calls", done, len(cases))
+        try:
+            _, expected[case] = worker.first_calls(case)
+        except RuntimeError as error:
+            if not case.candidate.compiled:
+                raise
+            found.skipped[case] = " ".join(str(error).split())[:200]  # a compiler's complaints can be pages long
+    return expected
+
+
+def _one_round(
+    number: int,
+    groups: Sequence[Sequence[Case]],
+    expected: dict[Case, float],
+    worker: Worker,
+    found: Measured,
+    report: Report,
+) -> None:
+    for done, group in enumerate(groups):
+        report(f"round {number + 1} of {found.rounds}", number * len(groups) + done, found.rounds * len(groups))
+        for place in balanced_order(len(group), number):
+            case = group[place]
+            if case in expected and timing.takes_part(_turns(case, found.rounds), found.rounds, number):
+                found.seconds.setdefault(case, {})[number] = worker.turn(case, case.threads, TURN)
+
+
+def balanced_order(n: int, number: int) -> list[int]:
+    """Row `number` of Williams's square: 0, 1, n−1, 2, n−2, …, each shifted by the number of the row."""
+    first = [(place + 1) // 2 if place % 2 else (n - place // 2) % n for place in range(n)]
+    return [(place + number) % n for place in first]
+
+
+def _turns(case: Case, rounds: int) -> int:
+    return min(rounds, FOR_SCALE) if case.candidate.backend == "reference" else rounds
+
+
+def _rounds_within(left: float, expected: dict[Case, float]) -> int:
+    """As many as fit, an even number of them."""
+    turns = {case: max(TURN, seconds) + (seconds if seconds < TURN else 0.0) for case, seconds in expected.items()}
+    scale = {case for case in turns if _turns(case, MOST_ROUNDS) < MOST_ROUNDS}
+    left -= FOR_SCALE * sum(turns[case] for case in scale)
+    fitting = left / sum(seconds for case, seconds in turns.items() if case not in scale)
+    return max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(fitting) // 2 * 2))

@@ -1,0 +1,63 @@
+"""How much memory a call of a model needs beside its weights, and how much one with more images would need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from . import models, workloads
+from .models import Case
+
+ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+"""Of the process that measures: glibc then keeps nothing of a call that could hide what the next one needs."""
+
+USABLE = 0.8
+"""Share of the free memory that a call may need: allocators leave holes, and others want some, too."""
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def growth(case: Case) -> int | None:
+    """By how much the memory of this process grows during one call; None where the system does not tell."""
+    models.make_call(replace(case, batch=1, img_size=models.smallest_size(case.candidate.model)))()  # libraries settle
+    call = models.make_call(case)
+    if case.device != "cpu":
+        device = torch.get_device_module(case.device)
+        before = device.memory_allocated()
+        device.reset_peak_memory_stats()
+        call()
+        return int(device.max_memory_allocated()) - int(before)
+    try:
+        _RESET.write_text("5")  # the highest so far is forgotten
+        before = _status("VmRSS")
+        call()
+        return _status("VmHWM") - before
+    except OSError:  # not Linux, or not allowed
+        return None
+
+
+def _status(name: str) -> int:
+    return 1024 * int(_STATUS.read_text(encoding="ascii").split(f"{name}:")[1].split()[0])
+
+
+def too_large(case: Case, known: Mapping[Case, int]) -> str | None:
+    """Why a case should not be tried, told by the next smaller ones: memory grows linearly with the pixels."""
+    smaller = sorted((other for other in known if other.pixels < case.pixels), key=lambda other: other.pixels)
+    if not smaller:
+        return None
+    last = smaller[-1]
+    if len(smaller) == 1:
+        needed = known[last] * case.pixels / last.pixels
+    else:
+        slope = (known[last] - known[smaller[-2]]) / (last.pixels - smaller[-2].pixels)
+        needed = known[last] + max(0.0, slope) * (case.pixels - last.pixels)
+    available = workloads.available_bytes(case.device)
+    if needed <= USABLE * available:
+        return None
+    return (
+        f"it would need about {needed / 1e9:.2g} GB of memory, more than {USABLE:.0%} of the {available / 1e9:.2g} GB "
+        "that are free"
+    )

@@ -1,0 +1,135 @@
+"""Pictures of the benchmarks of models: throughput and cost by batch size, time and memory by resolution."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..discretize import METHODS
+from ..discretize.picture import Look, save_figure
+from .inference import BASELINE, Result
+from .models import Candidate
+from .resolution import Result as ResolutionResult
+from .resolution import crossing
+
+_PEER: dict[str, Any] = {"color": "0.45", "linestyle": (0, (4, 1.6)), "linewidth": 1.4, "marker": "s", "markersize": 4}
+_SIZE = (11.2, 4.4)
+
+
+def save_inference(path: str | Path, result: Result) -> None:
+    """Throughput by batch size, and the time of each rule relative to the baseline's."""
+    save_figure(path, lambda: draw_inference(result))
+
+
+def save_resolution(path: str | Path, result: ResolutionResult) -> None:
+    """Time and memory of one image, ours and the peer's."""
+    save_figure(path, lambda: draw_resolution(result))
+
+
+def draw_inference(result: Result) -> Figure:
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _throughput(left, result)
+    _relative(right, result)
+    verb = "training steps" if result.options.training else "inference"
+    figure.suptitle(f"{result.options.model}: {verb}", x=0.008, ha="left", fontsize=12, weight="bold")
+    return figure
+
+
+def _throughput(ax: Axes, result: Result) -> None:
+    for candidate in result.candidates:
+        if candidate.again or candidate.backend == "reference":
+            continue
+        cases = [result.case(candidate, batch) for batch in result.batch_sizes]
+        known = [case for case in cases if case in result.measured.seconds]
+        rates = [case.batch / statistics.median(result.calls(case)) for case in known]
+        ax.plot([case.batch for case in known], rates, label=candidate.name, **_style(candidate))
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(result.batch_sizes, [str(batch) for batch in result.batch_sizes])
+    ax.set(xlabel="batch size", ylabel="images/s", title="Throughput")
+    ax.set_ylim(bottom=0)
+    ax.legend(frameon=False, ncols=2, fontsize=8.5, loc="lower right")
+
+
+def _relative(ax: Axes, result: Result) -> None:
+    """Rules side by side at every batch size; the grey band is what the baseline seems to differ from itself by."""
+    rules = [Candidate(result.options.model, method) for method in result.options.methods if method != BASELINE]
+    ax.axhline(1, color="0.35", linewidth=1)
+    for place, batch in enumerate(result.batch_sizes):
+        noise = result.noise(batch)
+        if math.isfinite(noise):
+            low, high = max(0.0, 1 - noise), 1 + noise
+            band = {"color": "0.85", "linewidth": 0, "zorder": 0}
+            label = f"noise: {BASELINE} against itself" if not place else None
+            ax.fill_between([place - 0.42, place + 0.42], low, high, label=label, **band)
+    for number, rule in enumerate(rules):
+        places, ratios = [], []
+        for place, batch in enumerate(result.batch_sizes):
+            ratio = result.to_baseline(result.case(rule, batch))
+            if ratio:
+                places.append(place + 0.64 * ((number + 0.5) / len(rules) - 0.5))
+                ratios.append(ratio)
+        middles = [ratio.median for ratio in ratios]
+        bars = (
+            [[], []]
+            if any(math.isinf(r.interval()[1]) for r in ratios)
+            else _bars(middles, [r.interval() for r in ratios])
+        )
+        style = {key: value for key, value in _style(rule).items() if key in ("color", "marker", "markersize")}
+        ax.errorbar(places, middles, yerr=bars if bars[0] else None, fmt="none", ecolor=style["color"], capsize=2)
+        ax.plot(places, middles, linestyle="none", label=rule.name, **style)
+    ax.set_xticks(range(len(result.batch_sizes)), [str(batch) for batch in result.batch_sizes])
+    ax.set(xlabel="batch size", ylabel=f"time : {BASELINE}'s", title=f"Cost relative to {BASELINE}, 95 % intervals")
+    ax.legend(frameon=False, ncols=3, fontsize=8.5)
+    ax.margins(y=0.25)
+
+
+def _bars(middles: Sequence[float], intervals: Sequence[tuple[float, float]]) -> list[list[float]]:
+    """What errorbar wants: the distances down and up."""
+    pairs = list(zip(middles, intervals, strict=True))
+    return [[middle - low for middle, (low, _) in pairs], [high - middle for middle, (_, high) in pairs]]
+
+
+def _style(candidate: Candidate) -> dict[str, Any]:
+    if candidate.method is None:
+        return {**_PEER, "marker": "x" if candidate.compiled else "s"}
+    look = Look.number(list(METHODS).index(candidate.method))
+    line = "dotted" if candidate.compiled else "solid"
+    return {"color": look.colour, "marker": look.marker, "markersize": 4.5, "linewidth": 1.5, "linestyle": line}
+
+
+def draw_resolution(result: ResolutionResult) -> Figure:
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _growth(left, result, result.seconds(result.ours), result.seconds(result.peer), 1e3, "ms", "Time of one image")
+    _growth(right, result, result.peaks(result.ours), result.peaks(result.peer), 2**-20, "MiB", "Memory beside weights")
+    names = f"{result.options.model} ({result.options.method}) and {result.peer.model}"
+    figure.suptitle(names, x=0.008, ha="left", fontsize=12, weight="bold")
+    return figure
+
+
+def _growth(
+    ax: Axes,
+    result: ResolutionResult,
+    ours: Mapping[int, float],
+    peer: Mapping[int, float],
+    scale: float,
+    unit: str,
+    title: str,
+) -> None:
+    look = Look.number(list(METHODS).index(result.options.method))
+    style = {"color": look.colour, "marker": look.marker, "markersize": 4.5, "linewidth": 1.7}
+    ax.plot(list(ours), [scale * value for value in ours.values()], label=f"ViM, {result.options.method}", **style)
+    ax.plot(list(peer), [scale * value for value in peer.values()], label=result.peer.model.split("_patch")[0], **_PEER)
+    if (found := crossing(ours, peer)) and found[0]:
+        ax.axvspan(*found, color="#009E73", alpha=0.1, linewidth=0, label="where they cross")
+    ax.set(xscale="log", yscale="log", xlabel="side of the image (px)", ylabel=unit, title=title)
+    ax.set_xticks(result.options.sizes, [str(size) for size in result.options.sizes])
+    ax.minorticks_off()
+    ax.legend(frameon=False)

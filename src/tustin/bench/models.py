@@ -1,0 +1,154 @@
+"""What is timed of whole models: a forward pass or a training step on random images, in float32.
+
+Models of one name share their weights, tensor by tensor: the rules differ in nothing else, not even in where the
+numbers lie in memory. Weights are random, which does not change the time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+PEERS = {
+    "vim_tiny_patch16_224": "deit_tiny_patch16_224",
+    "vim_small_patch16_224": "deit_small_patch16_224",
+    "vim_base_patch16_224": "deit_base_patch16_224",
+}
+"""What a user would take instead: a transformer with as many tokens, as wide."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Who computes."""
+
+    model: str
+    method: str | None
+    """The rule of a Vision Mamba; a peer has none."""
+    backend: str = "auto"
+    """Of the scan."""
+    compiled: bool = False
+    """By torch.compile."""
+    again: bool = False
+    """The same once more, as if it were another: by how much it seems to differ is the noise."""
+
+    @property
+    def name(self) -> str:
+        name = self.method or self.model
+        name += ", reference backend" * (self.backend == "reference") + ", torch.compile" * self.compiled
+        return name + " again" * self.again
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement: who computes what."""
+
+    candidate: Candidate
+    batch: int
+    img_size: int
+    training: bool = False
+    device: str = "cpu"
+    threads: int = 1
+
+    @property
+    def pixels(self) -> int:
+        """What time and memory grow with."""
+        return self.batch * self.img_size**2
+
+    def __str__(self) -> str:
+        return f"{self.candidate.name}, batch {self.batch}, {self.img_size} px"
+
+
+def own_size(model: str) -> int:
+    """The side of the images that a model is made for."""
+    return _input_size(model)[-1]
+
+
+def smallest_size(model: str) -> int:
+    """The side of an image of 2 x 2 patches."""
+    return 2 * int(model.split("patch")[1].split("_")[0])
+
+
+def make_call(case: Case) -> Callable[[], object]:
+    """One call of what the case stands for, ready to be timed."""
+    model = _model(case.candidate, case.img_size, case.training, case.device)
+    images = _images(case.candidate.model, case.batch, case.img_size, case.device)
+    call = _step(model, images) if case.training else _inference(model, images)
+    if case.device == "cpu":
+        return call
+
+    def waited() -> object:
+        result = call()
+        torch.accelerator.synchronize()
+        return result
+
+    return waited
+
+
+def _inference(model: nn.Module, images: Tensor) -> Callable[[], object]:
+    def infer() -> object:
+        with torch.inference_mode():
+            return model(images)
+
+    return infer
+
+
+def _step(model: nn.Module, images: Tensor) -> Callable[[], object]:
+    """Forward, backward and AdamW; with a rate of 0, so that every step does the same work on the same weights."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0)
+    labels = torch.arange(len(images), device=images.device)
+
+    def step() -> object:
+        logits = model(images)
+        nn.functional.cross_entropy(logits, labels % logits.shape[1]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return None
+
+    return step
+
+
+@functools.cache
+def _model(candidate: Candidate, img_size: int, training: bool, device: str) -> nn.Module:
+    own: dict[str, Any] = {}
+    if candidate.method:
+        own = {"discretization": candidate.method, "backend": candidate.backend}
+    model = _create(candidate.model, img_size, **own).to(device)
+    model.load_state_dict(_weights(candidate.model, img_size, device), assign=True)
+    model.train(training)
+    return torch.compile(model) if candidate.compiled else model
+
+
+@functools.cache
+def _weights(model: str, img_size: int, device: str) -> dict[str, Tensor]:
+    torch.manual_seed(0)
+    return _create(model, img_size).to(device).state_dict()
+
+
+@functools.lru_cache(maxsize=1)  # the same for all candidates of a size, and then for those of the next
+def _images(model: str, batch: int, img_size: int, device: str) -> Tensor:
+    channels = _input_size(model)[0]
+    return torch.randn(batch, channels, img_size, img_size, generator=torch.Generator().manual_seed(0)).to(device)
+
+
+def _create(model: str, img_size: int, **options: Any) -> nn.Module:
+    import timm  # here, because a process that times scans has no need of it
+
+    from .. import models  # noqa: F401  from now on timm knows Vision Mamba
+
+    created: nn.Module = timm.create_model(model, img_size=img_size, **options)
+    return created
+
+
+def _input_size(model: str) -> tuple[int, ...]:
+    import timm
+
+    from .. import models  # noqa: F401
+
+    found = timm.get_pretrained_cfg(model)
+    assert found is not None
+    return tuple(found.input_size)
