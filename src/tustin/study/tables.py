@@ -86,10 +86,11 @@ def significance_table(analysis: Analysis) -> Table:
         f"Is it better than {plan.baseline}?",
         ("method", "verdict", gain, f"{CONFIDENCE:.0%} interval", "pairs", "d", "p", "p, Holm", "detectable"),
         [_comparison_row(comparison, digits(metric)) for comparison in analysis.comparisons],
-        f"Gain in {metric.title} over {plan.baseline} with the same seed, and its bootstrap interval, too narrow with few "
-        "pairs; d: Cohen's, of the paired differences; p: one-sided sign-flip test, then with Holm's correction over the "
-        f"methods; detectable: the gain that would be shown with a probability of {POWER:.0%}. Level {plan.level:g}, "
-        f"threshold {plan.threshold:g}{f' {unit}' if unit else ''}. “Not shown” does not mean equal.{direction}",
+        f"Gain in {metric.title} over {plan.baseline} with the same seed, and its bootstrap interval, too narrow with "
+        "few pairs; d: Cohen's, of the paired differences; p: one-sided sign-flip test, then with Holm's correction "
+        f"over the methods; detectable: the gain that would be shown with a probability of {POWER:.0%}. Level "
+        f"{plan.level:g}, threshold {plan.threshold:g}{f' {unit}' if unit else ''}. “Not shown” does not mean equal."
+        f"{direction}",
         frozenset({"verdict"}),
     )
 
