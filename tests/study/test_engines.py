@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tustin.signals import Interrupted
+from tustin.study import read_study
 from tustin.study.local_engine import LocalEngine
 
 from .small import METHODS, SEEDS, SETTINGS, Told, bits, study
@@ -30,23 +31,28 @@ def test_ray_finds_what_this_machine_finds(tmp_path, undisturbed, monkeypatch):
 
 
 class OnceBegun(Told):
-    """Does something when a run has begun to train."""
+    """Does something to a run when its first epoch is behind it."""
 
-    def __init__(self, folder, run, action):
+    def __init__(self, folder, actions):
         super().__init__()
-        self.checkpoint, self.action = folder / "runs" / run / "training.pt", action
+        self.folder, self.actions = folder, actions
 
     def refresh(self):
-        if self.action and self.checkpoint.exists():
-            self.action()
-            self.action = None
+        for run in [run for run in self.actions if (self.folder / "runs" / run / "training.pt").exists()]:
+            self.actions.pop(run)()
 
 
-def test_a_killed_process_fails_its_run_and_no_other(tmp_path, undisturbed):
-    display = OnceBegun(tmp_path, "zoh-0", lambda: multiprocessing.active_children()[0].kill())
-    left = study(tmp_path, LocalEngine(jobs=1), display, seeds=[0], settings={"run.save_every": 1, "epochs": 30})
-    assert [result.status for result in left.results] == ["failed", "done"]
-    assert "memory" in left.results[0].error
+def test_a_killed_process_fails_its_run_only_and_an_interrupt_saves(tmp_path):
+    kill, interrupt = lambda: multiprocessing.active_children()[0].kill(), lambda: os.kill(os.getpid(), signal.SIGINT)
+    display = OnceBegun(tmp_path, {"zoh-0": kill, "bil-0": interrupt})
+    with pytest.raises(Interrupted, match="stopped after 1 of 2 runs; what was begun is saved") as stopped:
+        study(tmp_path, LocalEngine(jobs=1), display, seeds=[0], settings={"epochs": 20})
+    assert stopped.value.exit_code == 130
+    assert not multiprocessing.active_children()
+    left = read_study(tmp_path)
+    assert [(result.method, result.status) for result in left.results] == [("zoh", "failed")]
+    assert "its process was killed, as the system does when memory runs out" in left.results[0].error
+    assert (tmp_path / "runs" / "bil-0" / "training.pt").exists()
 
 
 class Command:
@@ -84,17 +90,10 @@ class Command:
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
-def test_kill_twice_then_interrupt_then_continue(tmp_path, undisturbed):
+def test_kill_twice_then_continue(tmp_path, undisturbed):
     Command(tmp_path).kill_in_the_middle_of("zoh-0")
     assert not list(tmp_path.glob("results/*.json"))
     Command(tmp_path).kill_in_the_middle_of("bil-0")
     first = (tmp_path / "results" / "zoh-0.json").read_bytes()
-
-    interrupt = OnceBegun(tmp_path, "bil-0", lambda: os.kill(os.getpid(), signal.SIGINT))
-    with pytest.raises(Interrupted, match="runs; what was begun is saved; the same command continues") as stopped:
-        study(tmp_path, LocalEngine(jobs=1), interrupt)
-    assert stopped.value.exit_code == 130
-    assert not multiprocessing.active_children()
-
     assert bits(study(tmp_path), tmp_path) == undisturbed[1]
     assert (tmp_path / "results" / "zoh-0.json").read_bytes() == first, "what was done is not done again"

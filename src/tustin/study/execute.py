@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +57,10 @@ class Outcome:
     kind: Literal["recorded", "stopped", "refused", "crashed"]
     """There is a result; a signal came and the state is saved; it could not begin; the process is gone."""
     message: str = ""
+
+
+Ended: TypeAlias = Generator[list[tuple[Run, Outcome]], None, None]
+"""What has ended since it was last asked: sometimes nothing, and at the end no more."""
 
 
 def execute(run: Run) -> Outcome:

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from ..signals import StopRequest
-from .execute import Outcome, Run, execute
+from .execute import Ended, Outcome, Run, execute
 
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_END = 10.0
@@ -30,7 +30,8 @@ def default_jobs(threads: int) -> int:
     """A run on every accelerator, or without any as many as the cores have threads for."""
     if torch.accelerator.is_available():
         return torch.accelerator.device_count()
-    return max(1, len(os.sched_getaffinity(0)) // threads)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // threads)
 
 
 class LocalEngine:
@@ -39,7 +40,7 @@ class LocalEngine:
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
 
-    def carry_out(self, runs: Sequence[Run], stop: StopRequest) -> Iterator[list[tuple[Run, Outcome]]]:
+    def carry_out(self, runs: Sequence[Run], stop: StopRequest) -> Ended:
         waiting = deque(runs)
         workers: dict[int, _Worker] = {}
         told = False

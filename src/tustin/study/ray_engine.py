@@ -5,13 +5,14 @@ The folder of the study, and the data, must be where every node sees them.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ..signals import StopRequest
-from .execute import Outcome, Run, execute
+from .execute import Ended, Outcome, Run, execute
 from .local_engine import SECONDS_BETWEEN_LOOKS
 
 try:
@@ -27,7 +28,7 @@ class RayEngine:
     def __init__(self, threads: int, address: str | None = None) -> None:
         self.threads, self.address = threads, address
 
-    def carry_out(self, runs: Sequence[Run], stop: StopRequest) -> Iterator[list[tuple[Run, Outcome]]]:
+    def carry_out(self, runs: Sequence[Run], stop: StopRequest) -> Ended:
         if not runs:
             return
         with _cluster(self.address):
@@ -51,7 +52,7 @@ def _cluster(address: str | None) -> Iterator[None]:
         yield
         return
     address = address or os.environ.get("RAY_ADDRESS") or "local"  # nothing said, Ray would look for a cluster itself
-    ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         yield
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +12,7 @@ from typing import Protocol
 from ..signals import Interrupted, StopRequest, stop_requests
 from ..train import Config, RunFolder
 from .display import Display
-from .execute import Keep, Outcome, Run, failed
+from .execute import Ended, Keep, Outcome, Run, failed
 from .plan import config_of
 from .results import PLAN, Plan, Result, Study, read_study, result_path
 
@@ -20,11 +20,8 @@ from .results import PLAN, Plan, Result, Study, read_study, result_path
 class Engine(Protocol):
     """Carries out runs in other processes, here or elsewhere."""
 
-    def carry_out(self, runs: Sequence[Run], stop: StopRequest) -> Iterator[list[tuple[Run, Outcome]]]:
-        """Yields what has ended since it was last asked, now and then nothing, until no run is left.
-
-        When a stop is requested no other run begins, and those in progress save and end.
-        """
+    def carry_out(self, runs: Sequence[Run], stop: StopRequest) -> Ended:
+        """Until all have ended. When a stop is requested no other run begins, and those in progress save and end."""
 
 
 def run_study(
