@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 import torch
 
-from tustin import METHODS
+from tustin import METHODS, accelerator
 
 # The same examples every run and no deadline: a red test is red for a reason, not for a busy machine.
 hypothesis.settings.register_profile("tustin", deadline=None, derandomize=True, database=None, max_examples=25)
@@ -31,9 +31,19 @@ def poisoned_memory() -> Iterator[None]:
 def own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Compilers keep their caches in a folder of the test."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     torch.compiler.reset()
     yield
     torch.compiler.reset()
+
+
+@pytest.fixture
+def no_triton(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine on which Triton is not installed."""
+    monkeypatch.setattr(accelerator.importlib.util, "find_spec", lambda name: None)
+    accelerator.triton_missing.cache_clear()
+    yield
+    accelerator.triton_missing.cache_clear()
 
 
 @pytest.fixture

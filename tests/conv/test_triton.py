@@ -6,7 +6,7 @@ import torch
 from tests.conv.test_conv import filters
 from tests.interpreter import needs_triton, run_interpreted
 from tests.native import run_python
-from tustin import accelerator, conv
+from tustin import conv
 from tustin.conv import causal_conv
 
 
@@ -35,14 +35,6 @@ def test_registered_for_gpus() -> None:
     for name in ("causal_conv", "causal_conv_backward"):
         for key in ("CPU", "CUDA", "XPU"):
             assert torch._C._dispatch_has_kernel_for_dispatch_key(f"tustin::{name}", key)
-
-
-@pytest.fixture
-def no_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accelerator.importlib.util, "find_spec", lambda name: None)
-    accelerator.triton_missing.cache_clear()
-    yield
-    accelerator.triton_missing.cache_clear()
 
 
 def test_without_triton_it_says_how_to_get_it(no_triton: None) -> None:

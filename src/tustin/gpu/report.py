@@ -29,8 +29,9 @@ registers: of a thread, with inputs of {{dtypes}}. spills: over all of these. sh
 From instructions on: of one lane per token and state with inputs of {{first}}; for the convolution per token and
 channel. zoh: instructions relative to zoh's."""
 ESTIMATED = """\
-Least microseconds of a pass of the scan, and of the convolution, with inputs of {first}, by what limits it: memory (the bytes of all
-arguments, each once), issue (one instruction per warp and cycle) or units (of arithmetic, or of loads and stores).
+Least microseconds of a pass of the scan, and of the convolution, with inputs of {first}, by what limits it: memory (the
+bytes of all arguments, each once), issue (one instruction per warp and cycle) or units (of arithmetic, or of loads and
+stores).
 An estimate from the data sheets and the code above; nothing was measured on a GPU."""
 
 
