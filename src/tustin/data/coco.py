@@ -98,7 +98,7 @@ class Coco:
         labels = [self.category_ids.index(one["category_id"]) + 1 for one in photo.objects]
         masks = [_mask(one, photo) for one in photo.objects]
         return {
-            "boxes": tv_tensors.BoundingBoxes(boxes.reshape(-1, 4), format="XYXY", canvas_size=size),  # type: ignore[call-overload]
+            "boxes": tv_tensors.BoundingBoxes(boxes.reshape(-1, 4), format="XYXY", canvas_size=size),
             "labels": torch.tensor(labels, dtype=torch.int64),
             "masks": tv_tensors.Mask(torch.stack(masks) if masks else torch.zeros(0, *size, dtype=torch.uint8)),
         }

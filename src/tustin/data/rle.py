@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 __all__ = ["check", "coco_library", "decode", "encode"]
 
 
-def coco_library() -> ModuleType:
+def coco_library() -> Any:
     """faster-coco-eval, which comes with the extra `detection`."""
     try:
         import faster_coco_eval

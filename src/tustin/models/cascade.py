@@ -148,14 +148,15 @@ class Cascade(nn.Module):
     def _losses(
         self, features: Features, proposals: list[Tensor], sizes: Sizes, targets: list[Target]
     ) -> dict[str, Tensor]:
-        boxes, matched, labels, _ = self._first.select_training_samples(list(proposals), targets)
+        stages: list[Any] = list(self.stages)
+        boxes, matched, labels, _ = stages[0].select_training_samples(list(proposals), targets)
         losses = {"loss_mask": self._mask_loss(features, boxes, sizes, targets, matched, labels)}
-        for number, stage in enumerate(self.stages, start=1):
+        for number, stage in enumerate(stages, start=1):
             if number > 1:
                 matched, labels = stage.match(boxes, targets)
             pooled = self.box_roi_pool(features, boxes, sizes)
             if pooled.requires_grad:  # all stages together weigh on the features as one would
-                pooled.register_hook(lambda gradient: gradient / len(self.stages))
+                pooled.register_hook(lambda gradient: gradient / len(stages))
             logits, changes = stage(pooled)
             losses[f"loss_class_{number}"], losses[f"loss_box_{number}"] = stage.losses(
                 logits, changes, boxes, targets, matched, labels
@@ -180,15 +181,16 @@ class Cascade(nn.Module):
         return loss
 
     def _detections(self, features: Features, proposals: list[Tensor], sizes: Sizes) -> list[dict[str, Tensor]]:
+        stages: list[Any] = list(self.stages)
         refined, probabilities = proposals, []
-        for stage in self.stages:
+        for stage in stages:
             boxes = refined
             logits, changes = stage(self.box_roi_pool(features, boxes, sizes))
             probabilities.append(logits.softmax(-1))
             refined = stage.refine(changes, boxes, sizes)
         mean = torch.stack(probabilities).mean(0)
         # It decodes the last stage's boxes itself, a box for each class, and takes the softmax of logits.
-        found = self._last.postprocess_detections(mean.log(), changes.repeat(1, mean.shape[1]), boxes, sizes)
+        found = stages[-1].postprocess_detections(mean.log(), changes.repeat(1, mean.shape[1]), boxes, sizes)
         detections = [
             {"boxes": box, "scores": score, "labels": label} for box, score, label in zip(*found, strict=True)
         ]
@@ -199,11 +201,3 @@ class Cascade(nn.Module):
     def _mask_logits(self, features: Features, boxes: list[Tensor], sizes: Sizes) -> Tensor:
         logits: Tensor = self.mask_predictor(self.mask_head(self.mask_roi_pool(features, boxes, sizes)))
         return logits
-
-    @property
-    def _first(self) -> Any:
-        return self.stages[0]
-
-    @property
-    def _last(self) -> Any:
-        return self.stages[-1]

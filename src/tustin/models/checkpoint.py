@@ -54,23 +54,23 @@ def save(
         class_names: A name for each class; by default those the model was loaded with.
         metadata: Whatever else should travel with it, as plain values: the epoch, the accuracy, the recipe.
     """
-    model = unwrapped(model)
-    pretrained_cfg = getattr(model, "pretrained_cfg", {})
+    plain = unwrapped(model)
+    pretrained_cfg = getattr(plain, "pretrained_cfg", {})
     if class_names is None:
         known = pretrained_cfg.get("label_names")
-        class_names = known if known and len(known) == model.num_classes else None
-    elif len(class_names) != model.num_classes:
-        raise ValueError(f"{len(class_names)} class names were given for a model of {model.num_classes} classes")
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+        class_names = known if known and len(known) == plain.num_classes else None
+    elif len(class_names) != plain.num_classes:
+        raise ValueError(f"{len(class_names)} class names were given for a model of {plain.num_classes} classes")
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in plain.state_dict().items()}
     from .. import __version__
 
     description = {
         "format": _FORMAT,
         "tustin": __version__,
-        "task": getattr(model, "task", "classification"),
+        "task": getattr(plain, "task", "classification"),
         "architecture": pretrained_cfg.get("architecture"),
-        "discretization": model.config["discretization"],
-        "config": model.config,
+        "discretization": plain.config["discretization"],
+        "config": plain.config,
         "data": {name: pretrained_cfg[name] for name in _DATA if pretrained_cfg.get(name) is not None},
         "class_names": None if class_names is None else list(class_names),
         "metadata": dict(metadata or {}),

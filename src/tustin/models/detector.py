@@ -101,10 +101,9 @@ class Detector(GeneralizedRCNN):  # type: ignore[misc]
         return vim
 
     @property
-    def pretrained_cfg(self) -> dict[str, Any]:
+    def pretrained_cfg(self) -> Any:
         """How images are prepared and what the classes are called, as timm's models say it."""
-        about: dict[str, Any] = self.vim.pretrained_cfg
-        return about
+        return self.vim.pretrained_cfg
 
     def forward(self, images: Sequence[Tensor], targets: Sequence[dict[str, Tensor]] | None = None) -> Any:
         """In evaluation one image at a time: what a batch would pad it with, the scans would see."""
