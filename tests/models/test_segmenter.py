@@ -119,6 +119,7 @@ def test_does_not_run_with_another_rule_unasked(tmp_path):
 
 
 def test_needs_transformers(monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
+    for name in ("transformers", "transformers.models.upernet.modeling_upernet"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(RuntimeError, match=r"pip install 'tustin\[segmentation\]'"):
         segmenter()

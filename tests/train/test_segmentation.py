@@ -127,8 +127,9 @@ def test_learns_eight_images_with_every_rule(shapes, tmp_path, discretization):
 
 def test_rule_that_overflows_is_diagnosed(shapes, tmp_path):
     message = r"is nan at update .*first in layers\.\d.*steps leave the stability interval of rk4_raw"
+    args = {"embed_dim": 32, "depth": 2, "d_state": 16}  # z from −11
     with pytest.raises(Diverged, match=message):
-        train(small_segmentation(shapes, tmp_path, updates=20, model__discretization="rk4_raw"))
+        train(small_segmentation(shapes, tmp_path, model__discretization="rk4_raw", model__args=args))
 
 
 def test_summary_holds_the_metrics(finished):

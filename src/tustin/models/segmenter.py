@@ -6,6 +6,7 @@ auxiliary head that reads the map of stride 16 in training.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -29,13 +30,14 @@ class Segmenter(nn.Module):
     Args:
         vim: The backbone, whose head is dropped. Its image size is the side of training crops and of sliding windows.
         num_classes: Classes of a pixel.
-        channels: Width of the head; that of the auxiliary head is half of it.
+        channels: Width of both heads; that of a token if not given.
     """
 
     task = "segmentation"
 
-    def __init__(self, vim: VisionMamba, num_classes: int, channels: int = 512) -> None:
+    def __init__(self, vim: VisionMamba, num_classes: int, channels: int | None = None) -> None:
         super().__init__()
+        channels = vim.embed_dim if channels is None else channels
         self.backbone = FeaturePyramid(vim)
         self.head, self.auxiliary_head = _heads(vim.embed_dim, num_classes, channels)
         self.num_classes = num_classes
@@ -53,7 +55,8 @@ class Segmenter(nn.Module):
     @property
     def pretrained_cfg(self) -> dict[str, Any]:
         """How images are prepared and what the classes are called, as timm's models say it."""
-        about: dict[str, Any] = self.vim.pretrained_cfg
+        vim: Any = self.vim
+        about: dict[str, Any] = vim.pretrained_cfg
         return about
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, Tensor]:
@@ -102,19 +105,18 @@ class Segmenter(nn.Module):
 
 def _heads(d: int, num_classes: int, channels: int) -> tuple[nn.Module, nn.Module]:
     try:
-        from transformers import UperNetConfig
-        from transformers.models.upernet.modeling_upernet import UperNetFCNHead, UperNetHead
+        upernet: Any = import_module("transformers.models.upernet.modeling_upernet")
     except ImportError as error:
         raise RuntimeError("segmentation needs transformers: pip install 'tustin[segmentation]'") from error
-    config = UperNetConfig(
+    config = upernet.UperNetConfig(
         num_labels=num_classes,
-        hidden_size=channels,
         pool_scales=[1, 2, 3, 6],
+        hidden_size=channels,
         auxiliary_in_channels=d,
-        auxiliary_channels=channels // 2,
+        auxiliary_channels=channels,
     )
     widths = [d] * len(STRIDES)
-    return UperNetHead(config, widths), UperNetFCNHead(config, widths, in_index=2)
+    return upernet.UperNetHead(config, widths), upernet.UperNetFCNHead(config, widths, in_index=2)
 
 
 def _enlarged(logits: Tensor, stride: int, size: torch.Size) -> Tensor:

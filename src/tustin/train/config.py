@@ -120,8 +120,8 @@ class SegmentationConfig:
     """Largest share of one class among the labelled pixels of a training crop; after ten tries any crop is taken."""
     photometric: bool = True
     """Distort brightness, contrast, saturation and hue of training images at random."""
-    channels: int = 512
-    """Width of the UperNet head; that of the auxiliary head is half of it."""
+    channels: int | None = None
+    """Width of the UperNet head and of the auxiliary head; by default that of a token."""
     auxiliary_weight: float = 0.4
     """Weight of the auxiliary head's loss."""
     window: Literal["whole", "slide"] = "whole"
