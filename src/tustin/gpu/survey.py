@@ -36,7 +36,7 @@ class Found:
 
 def survey(targets: Sequence[str], cases: Sequence[Case], progress: Progress) -> list[Found]:
     """Compile and look into all of them. What Triton has in its cache is not compiled again."""
-    found = []
+    found: list[Found] = []
     for target in targets:
         for case in cases:
             what = " ".join(filter(None, (case.kernel, case.method, case.dtype)))
@@ -70,7 +70,7 @@ def relative_to_zoh(one: Found, found: Sequence[Found]) -> float | None:
 
 def _facts(one: Found, found: Sequence[Found]) -> dict[str, Any]:
     case, code = one.case, one.code
-    facts = {
+    facts: dict[str, Any] = {
         "target": one.target,
         "kernel": case.kernel,
         "method": case.method,
