@@ -9,6 +9,7 @@ from math import lcm
 from typing import Any
 
 import torch
+import triton.language as tl
 from torch import Tensor
 
 from ..accelerator import on_device
@@ -23,7 +24,7 @@ SHORTEST_SEGMENT = 4 * CHUNK
 """A shorter one would not pay for walking it twice."""
 
 _FORWARD_STATES, _BACKWARD_STATES = 512, 128  # per warp: the backward pass keeps CHUNK of each in registers
-_UNROLL = 4
+_FORWARD_UNROLL, _BACKWARD_UNROLL = 4, 2
 
 
 def forward(
@@ -43,8 +44,14 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
     work = _Work(u, A, B, C, _FORWARD_STATES)
-    A, B, C = A.contiguous(), _with_groups(B), _with_groups(C)
-    how = {"STEP": METHODS[method].step, "SOFTPLUS": delta_softplus, "REVERSE": reverse, "UNROLL": _UNROLL}
+    B, C = _with_groups(B), _with_groups(C)
+    how = {
+        "STEP": METHODS[method].step,
+        "SOFTPLUS": delta_softplus,
+        "REVERSE": reverse,
+        "POSITION": _position(u, delta, B, C, z),
+        "UNROLL": _FORWARD_UNROLL,
+    }
     out = torch.empty_like(u)
     last_state = A.new_empty(*u.shape[:2], A.shape[1])
     start = None if initial_state is None else initial_state.transpose(1, 2).contiguous()
@@ -55,6 +62,7 @@ def forward(
                 *(u, delta, A, B, delta_bias, ends, products),
                 *_strides(u, delta, B),
                 *work.sizes,
+                *A.stride(),
                 **work.constants("GROUP_B"),
                 **how,
             )
@@ -63,6 +71,8 @@ def forward(
             *(u, delta, A, B, C, D, z, delta_bias, start, out, last_state, chunk_states),
             *_strides(u, delta, B, C, z, out),
             *work.sizes,
+            *A.stride(),
+            *last_state.stride()[1:],
             **work.constants("GROUP_B", "GROUP_C"),
             **how,
             CHUNK=CHUNK,
@@ -101,8 +111,14 @@ def backward(
     }
     d_initial_state = A.new_empty(*u.shape[:2], A.shape[1])
     matrices = {"B": B, "C": C}
-    A, B, C = A.contiguous(), _with_groups(B), _with_groups(C)
-    how = {"STEP": METHODS[method].step, "SOFTPLUS": delta_softplus, "REVERSE": reverse}
+    B, C = _with_groups(B), _with_groups(C)
+    how = {
+        "STEP": METHODS[method].step,
+        "SOFTPLUS": delta_softplus,
+        "REVERSE": reverse,
+        "POSITION": _position(d_out, u, delta, B, C, z),
+        "UNROLL": _BACKWARD_UNROLL,
+    }
     d_end = None if d_last_state is None else d_last_state.transpose(1, 2).contiguous()
     with on_device(u):
         if work.segments > 1:
@@ -111,9 +127,9 @@ def backward(
                 *(d_out, delta, A, C, z, delta_bias, starts, products),
                 *_strides(d_out, delta, C, z),
                 *work.sizes,
+                *A.stride(),
                 **work.constants("GROUP_C"),
                 **how,
-                UNROLL=_UNROLL,
             )
             d_end = work.join(d_end, starts, products, backwards=True)
         kernels.backward[work.grid](
@@ -121,6 +137,8 @@ def backward(
             *(gradients["u"], gradients["delta"], gradients.get("z"), *partial.values(), d_initial_state),
             *_strides(d_out, u, delta, B, C, z, gradients["u"], gradients["delta"], gradients.get("z")),
             *work.sizes,
+            *A.stride(),
+            *d_initial_state.stride()[1:],
             **work.constants("GROUP_B", "GROUP_C"),
             **how,
             SLOPES=METHODS[method].slopes,
@@ -130,7 +148,9 @@ def backward(
     for name, matrix in matrices.items():
         total = _sum_of_states(partial[name]) if matrix.ndim == 2 else work.sum_of_blocks(partial[name], matrix)
         gradients[name] = torch.empty_like(matrix).copy_(total) if matrix.ndim > 2 else total.to(matrix.dtype)
-    gradients |= {name: partial[name].sum((0, 1)) for name, t in (("D", D), ("delta_bias", delta_bias)) if t is not None}
+    gradients |= {
+        name: partial[name].sum((0, 1)) for name, t in (("D", D), ("delta_bias", delta_bias)) if t is not None
+    }
     if initial_state is not None:
         gradients["initial_state"] = d_initial_state
     return gradients
@@ -189,7 +209,11 @@ class _Work:
         """The state with which each segment begins, from what it makes of zero and the product of its α."""
         size, block = self.N * self.D, 128
         kernels.join_segments[(_parts(size, block), self.batch)](
-            *(start, ends, products, size), SEGMENTS=self.segments, BACKWARDS=backwards, BLOCK=block, **_OPTIONS
+            *(start, ends, products, size),
+            SEGMENTS=self.segments,
+            BACKWARDS=backwards,
+            BLOCK=block,
+            **_OPTIONS,
         )
         return ends
 
@@ -214,6 +238,12 @@ def _with_groups(matrix: Tensor) -> Tensor:
 
 def _strides(*tensors: Tensor | None) -> list[tuple[int, ...]]:
     return [() if tensor is None else tensor.stride() for tensor in tensors]
+
+
+def _position(*tensors: Tensor | None) -> Any:
+    """The type that counts tokens, wide enough for the offset of the last one."""
+    reach = max(abs(t.stride(-1)) * t.shape[-1] for t in tensors if t is not None)
+    return tl.int32 if reach < 2**31 - CHUNK else tl.int64
 
 
 def _parts(whole: int, part: int) -> int:

@@ -105,8 +105,8 @@ def _mamba_slopes(delta, A, inverse_A):
     return growth, growth + 1, delta, 0.0, 1.0
 
 
-# β = Σ_j p_j x_j with x_j = Δ^j φ_j(z), where A·x_{j+1} = x_j − Δ^j/j!. Near zero that difference cancels, but there the
-# φ are known. P is (p_1, p_2, …), as long as the rule is.
+# β = Σ_j p_j x_j with x_j = Δ^j φ_j(z), where A·x_{j+1} = x_j − Δ^j/j!. Near zero that difference cancels, but there
+# the φ are known. P is (p_1, p_2, …), as long as the rule is.
 #   dx_j/dΔ = x_{j−1}        dx_j/dA = Δ·x_j − j·x_{j+1} (near zero) = (Δ·x_{j−1} − j·x_j)/A (far from it)
 
 
