@@ -382,3 +382,9 @@ def test_the_terminal_shows_tables_and_verdicts(any_study: Study) -> None:
 
 def test_the_terminal_takes_names_as_they_are() -> None:
     assert "[bold]x[/bold]" in _printed(study(plan(("zoh", "[bold]x[/bold]"), 1)))
+
+
+def test_nothing_is_cut_off_on_a_narrow_terminal() -> None:
+    console = Console(width=80, file=io.StringIO())
+    print_tables(console, analyse(STUDIES["interrupted"]))
+    assert "…" not in console.file.getvalue()

@@ -84,11 +84,11 @@ def significance_table(analysis: Analysis) -> Table:
     return Table(
         "significance",
         f"Is it better than {plan.baseline}?",
-        ("method", "verdict", gain, f"{CONFIDENCE:.0%} interval", "pairs", "d", "p", "p, Holm", "detectable"),
+        ("method", "verdict", gain, f"{CONFIDENCE:.0%} interval", "pairs", "d", "p", "p, Holm", "detects"),
         [_comparison_row(comparison, digits(metric)) for comparison in analysis.comparisons],
         f"Gain in {metric.title} over {plan.baseline} with the same seed, and its bootstrap interval, too narrow with "
         "few pairs; d: Cohen's, of the paired differences; p: one-sided sign-flip test, then with Holm's correction "
-        f"over the methods; detectable: the gain that would be shown with a probability of {POWER:.0%}. Level "
+        f"over the methods; detects: the gain that would be shown with a probability of {POWER:.0%}. Level "
         f"{plan.level:g}, threshold {plan.threshold:g}{f' {unit}' if unit else ''}. “Not shown” does not mean equal."
         f"{direction}",
         frozenset({"verdict"}),
@@ -203,7 +203,7 @@ def runs_table(analysis: Analysis) -> Table:
     for method, seed in analysis.plan.runs():
         result = results.get((method, seed))
         numbers = numbers_of(result) if result and result.status == "done" else {}
-        cells = [_one(numbers.get("train_seconds"), 1), _one(numbers.get("best_epoch"), 0)]
+        cells = [_one(numbers.get("train_seconds"), 1), f"{numbers['best_epoch']:g}" if numbers else NOTHING]
         cells += [_one(numbers.get(metric.name), digits(metric)) for metric in metrics]
         rows.append((method, str(seed), result.status if result else "missing", *cells))
     header = ("method", "seed", "status", "training time (s)", "best epoch", *(_title(metric) for metric in metrics))
