@@ -30,6 +30,8 @@ _LATEX = {
     "“": "``",
     "”": "''",
 }
+LONGEST_UNBROKEN = 12
+"""Letters of a word that a terminal too narrow for the table does not break."""
 _MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|#"}
 
 
@@ -96,7 +98,14 @@ def as_rich(table: Table) -> list[Any]:
 
     drawn = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     for column, name in enumerate(table.header):
-        drawn.add_column(Text(name), justify="left" if table.is_text(column) else "right", no_wrap=column == 0)
+        words = [word for row in table.rows for word in row[column].split()]
+        drawn.add_column(
+            Text(name),
+            justify="left" if table.is_text(column) else "right",
+            no_wrap=column == 0,
+            overflow="fold",
+            min_width=min(LONGEST_UNBROKEN, max(map(len, [*name.split(), *words]))),
+        )
     for row in table.rows:
         drawn.add_row(*map(Text, row))
     return [Text(table.title, style="bold"), drawn, Text(table.note, style="dim")]
