@@ -93,7 +93,7 @@ def test_nvidia_code_is_read() -> None:
     code = list(inspect._in_loops(inspect._sass(SASS), "cuda"))
     kinds = ["move", "global load", "global load", "float", "spill", "control", "global store", "control", "control"]
     assert [instruction.kind for instruction in code] == kinds
-    assert [instruction.looped for instruction in code] == [False, False, True, True, True, True, False, False, False]
+    assert [instruction.loop for instruction in code] == [None, None, 0, 0, 0, 0, None, None, None]
 
 
 def test_amd_code_is_read() -> None:
@@ -103,7 +103,20 @@ def test_amd_code_is_read() -> None:
     assert [instruction.kind for instruction in code] == [
         *("move", "float", "global load", "special", "control", "global store", "control")
     ]
-    assert [instruction.looped for instruction in code] == [False, False, True, True, True, False, False]
+    assert [instruction.loop for instruction in code] == [None, None, 0, 0, 0, None, None]
+
+
+def test_loops_are_counted_as_they_are_passed() -> None:
+    """One in another: 10 times through the outer, 70 times through the inner, and two instructions once."""
+    from tustin.gpu.inspect import Code, _in_loops
+
+    lines = [(0, "MOV", None), (1, "FADD", None), (2, "FMUL", None), (3, "BRA", 2), (4, "BRA", 1), (5, "EXIT", None)]
+    code = Code(8, 0, 0, 32, tuple(_in_loops(lines, "cuda")))
+    assert [instruction.loop for instruction in code.instructions] == [None, 0, 1, 1, 0, None]
+    assert code.executed((10, 70)) == 2 + 2 * 10 + 2 * 70
+    assert code.executed((10, 70), "float", once=0) == 10 + 70
+    with pytest.raises(RuntimeError, match="the compiler made 2 loops of 1"):
+        code.executed((10,))
 
 
 @pytest.fixture
@@ -139,8 +152,9 @@ def test_long_filters_are_not_unrolled() -> None:
         (launch,) = launches(lambda: triton.backward(x, x, weight, None, True, True)[0])
         return inspect(compile_for("sm_80", launch))
 
-    assert code(8).count(looped=True) == 0
-    assert 0 < code(40).count(looped=True) <= code(40).count() < code(8).count()
+    assert code(8).loops == 0
+    assert code(40).loops > 0
+    assert code(40).count() < code(8).count()
 
 
 # --- the estimate -----------------------------------------------------------------------------------------------------
@@ -153,8 +167,8 @@ def test_the_estimate_is_what_bytes_and_instructions_say(conv_cases: list[Any]) 
 
     gpu = GPUS["sm_80"]
     case = replace(conv_cases[0], launch=replace(conv_cases[0].launch, grid=(2 * 108 * 4 + 1, 1, 1)))
-    half = 50 * (Instruction("FFMA", "float", False),)
-    least = estimate(gpu, case, Code(8, 0, 0, 32, half + 50 * (Instruction("MOV", "move", False),)))
+    half = 50 * (Instruction("FFMA", "float", None),)
+    least = estimate(gpu, case, Code(8, 0, 0, 32, half + 50 * (Instruction("MOV", "move", None),)))
     assert least.issue == pytest.approx(3 * 100 / 1.41e9)
     assert least.units == pytest.approx(50 * 865 * 32 / (64 * 108 * 1.41e9))
     assert least.memory == pytest.approx(case.launch.bytes / 2.039e12)

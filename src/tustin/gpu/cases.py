@@ -30,35 +30,29 @@ class Case:
     launch: Launch
 
     @property
-    def looped(self) -> bool:
-        """Whether it walks the tokens in a loop; otherwise it does all of its own at once."""
-        return "segment_length" in self.launch.kernel.arg_names
-
-    @property
     def tokens(self) -> int:
         """Tokens of one program; none if it works on segments."""
-        if self.looped:
+        if "segment_length" in self.launch.kernel.arg_names:
             return min(L, int(self.launch.argument("segment_length")))
         return int(self.launch.options.get("BLOCK_L", 0))
 
     @property
-    def tokens_at_once(self) -> int:
-        """Tokens of one pass through the loop, or of the program if there is no loop."""
+    def updates(self) -> int:
+        """Updates of a state by one program; the convolution has one state per channel."""
         options = self.launch.options
-        return int(options.get("UNROLL") or options["CHUNK"]) if self.looped else self.tokens
+        return self.tokens * int(options.get("BLOCK_D", 0)) * int(options.get("N", 1))
 
     @property
-    def passes(self) -> int:
-        """How often a program goes through its loop."""
-        if self.looped:
-            return -(-self.tokens // self.tokens_at_once)
-        return int(self.launch.options.get("SEGMENTS", 1))
-
-    @property
-    def updates_at_once(self) -> int:
-        """Updates of a state in one pass; the convolution has one state per channel."""
+    def passes(self) -> tuple[int, ...]:
+        """How often a program goes through each of its loops, in the order in which they stand in the code."""
         options = self.launch.options
-        return self.tokens_at_once * int(options.get("BLOCK_D", 0)) * int(options.get("N", 1))
+        if "UNROLL" not in options:
+            return ()
+        groups = -(-self.tokens // options["UNROLL"])
+        if self.launch.kernel.__name__ != "backward":
+            return (groups,)
+        chunks = -(-self.tokens // options["CHUNK"])
+        return chunks, groups - chunks, groups  # all chunks; in each all groups of tokens but the last; and all
 
 
 def cases(methods: Sequence[str] = tuple(METHODS), dtypes: Iterable[torch.dtype] = DTYPES) -> list[Case]:

@@ -6,7 +6,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,8 @@ class Instruction:
 
     opcode: str
     kind: str
-    looped: bool
-    """Whether it is in a loop."""
+    loop: int | None
+    """The innermost loop that it is in, counted as they stand in the code."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,21 @@ class Code:
     """Of a program."""
     instructions: tuple[Instruction, ...]
 
-    def count(self, kind: str | None = None, looped: bool = False) -> int:
-        """How many instructions there are; of one kind, or in a loop."""
-        return sum((kind is None or i.kind == kind) and i.looped >= looped for i in self.instructions)
+    def count(self, kind: str | None = None) -> int:
+        """How many instructions there are, or how many of one kind."""
+        return sum(kind is None or instruction.kind == kind for instruction in self.instructions)
+
+    @property
+    def loops(self) -> int:
+        """How many loops there are."""
+        return 1 + max((i.loop for i in self.instructions if i.loop is not None), default=-1)
+
+    def executed(self, passes: Sequence[int], kind: str | None = None, once: int = 1) -> int:
+        """Instructions that a thread executes if it goes through the loops that often, and `once` through the rest."""
+        if len(passes) != self.loops:
+            raise RuntimeError(f"the compiler made {self.loops} loops of {len(passes)}")
+        wanted = (i for i in self.instructions if kind is None or i.kind == kind)
+        return sum(once if i.loop is None else passes[i.loop] for i in wanted)
 
     def mix(self) -> dict[str, int]:
         """Instructions by kind."""
@@ -149,7 +161,12 @@ def _amdgcn(text: str) -> list[_Line]:
 
 def _in_loops(lines: list[_Line], backend: str) -> Iterator[Instruction]:
     """A jump backwards makes a loop of all that lies between; one to itself is how code ends."""
-    loops = [(target, place) for place, _, target in lines if target is not None and target < place]
+    ends: dict[int, int] = {}
+    for place, _, target in lines:
+        if target is not None and target < place:
+            ends[target] = max(place, ends.get(target, 0))
+    loops = sorted(ends.items())
     for place, opcode, _ in lines:
         kind = next((kind for kind, pattern in _KINDS[backend].items() if re.fullmatch(pattern, opcode)), "other")
-        yield Instruction(opcode, kind, any(start <= place <= end for start, end in loops))
+        around = [number for number, (start, end) in enumerate(loops) if start <= place <= end]
+        yield Instruction(opcode, kind, around[-1] if around else None)

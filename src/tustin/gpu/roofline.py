@@ -61,7 +61,7 @@ def estimate(gpu: GPU, case: Case, code: Code) -> Estimate:
     """The least time of one launch of the case's kernel on the GPU."""
     warps = case.launch.programs * code.threads // _WARP
     turns = -(-warps // (gpu.processors * SCHEDULERS))  # warps that share a scheduler
-    executed = {kind: executed_by_a_thread(case, code, kind) for kind in code.mix()}
+    executed = {kind: code.executed(case.passes, kind) for kind in code.mix()}
     threads = warps * _WARP
     units = (
         sum(executed.get(kind, 0) for kind in kinds) * threads / (gpu.lanes[unit] * gpu.processors * gpu.clock)
@@ -72,9 +72,3 @@ def estimate(gpu: GPU, case: Case, code: Code) -> Estimate:
         issue=turns * sum(executed.values()) / gpu.clock,
         units=max(units),
     )
-
-
-def executed_by_a_thread(case: Case, code: Code, kind: str | None = None) -> int:
-    """Instructions: those in the loop as often as it is passed, the others once."""
-    inside = code.count(kind, looped=True)
-    return code.count(kind) - inside + inside * case.passes

@@ -29,9 +29,10 @@ class Found:
 
     def per_update(self, kind: str | None = None) -> float | None:
         """Instructions of one lane per update of one state, that is per token and state; None if it has no tokens."""
-        if not self.case.updates_at_once:
+        if not self.case.updates:
             return None
-        return self.code.count(kind, looped=self.case.looped) * self.code.threads / self.case.updates_at_once
+        once = 0 if self.case.passes else 1  # beside a loop over the tokens, what is done once does not count
+        return self.code.executed(self.case.passes, kind, once) * self.code.threads / self.case.updates
 
 
 def survey(targets: Sequence[str], cases: Sequence[Case], progress: Progress) -> list[Found]:
@@ -81,7 +82,7 @@ def _facts(one: Found, found: Sequence[Found]) -> dict[str, Any]:
         "spills": code.spills,
         "shared_bytes": code.shared,
         "instructions": code.count(),
-        "instructions_in_loop": code.count(looped=True),
+        "instructions_in_loops": sum(instruction.loop is not None for instruction in code.instructions),
         "mix": code.mix(),
         "per_token_and_state": {
             "instructions": one.per_update(),
