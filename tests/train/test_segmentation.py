@@ -1,7 +1,11 @@
 """Segmentation: the metrics by hand and by torchmetrics, and runs that learn, stop, continue and start from weights."""
 
+import dataclasses
 import json
+import os
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -155,6 +159,21 @@ def test_stopped_run_ends_with_the_same_bits(shapes, finished, tmp_path, at):
 def test_same_seed_same_bits(shapes, finished, tmp_path):
     train(small_segmentation(shapes, tmp_path))
     assert weights(tmp_path) == weights(finished[1])
+
+
+@pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs gloo")
+def test_two_processes_evaluate_the_model_that_is_saved(shapes, tmp_path):
+    """Each has statistics of its own share of the batches; they must agree before they share the evaluation."""
+    recipe = tmp_path / "small.yaml"
+    recipe.write_text(json.dumps(dataclasses.asdict(small_segmentation(shapes, tmp_path / "out"))))
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "tustin", "train"]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, *launch, str(recipe)], capture_output=True, text=True, timeout=300, env=env)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["processes"] == 2
+    told = evaluate_checkpoint(tmp_path / "out" / "best.safetensors")["metrics"]
+    assert told["miou"] == pytest.approx(summary["best"]["miou"], rel=1e-12)
 
 
 def test_tensorboard_gets_numbers_only(shapes, finished):

@@ -24,6 +24,7 @@ from torchvision.transforms import v2
 from .batches import Batch, Key
 from .images import read_image, seed_augmentation
 from .rle import check, decode, encode
+from .samples import read_samples
 
 __all__ = ["Coco", "as_results", "coco", "large_scale_jitter"]
 
@@ -65,22 +66,15 @@ class Coco:
         return len(self.photos)
 
     def __getitems__(self, keys: list[Key]) -> Batch:
-        samples: list[tuple[Tensor, dict[str, Any]]] = []
-        for index, seed in keys:
-            try:
-                samples.append(self._sample(self.photos[index], seed))
-            except ValueError as error:
-                if not self.skip_corrupt:
-                    return {"error": f"{error}; --data.skip_corrupt true counts and skips such files"}
-        skipped = len(keys) - len(samples)
-        if self.training:
-            if not samples:
-                return {"error": f"none of the {len(keys)} images of a batch can be used"}
-            samples += [samples[i % len(samples)] for i in range(skipped)]
+        try:
+            samples, skipped = read_samples(keys, self._sample, self.training, self.skip_corrupt)
+        except ValueError as error:
+            return {"error": str(error)}
         images, targets = [image for image, _ in samples], [target for _, target in samples]
         return {"images": images, "targets": targets, "skipped": skipped}
 
-    def _sample(self, photo: Photo, seed: int) -> tuple[Tensor, dict[str, Any]]:
+    def _sample(self, index: int, seed: int) -> tuple[Tensor, dict[str, Any]]:
+        photo = self.photos[index]
         picture = read_image(photo.path, "RGB")
         if picture.size != (photo.width, photo.height):
             told = f"{photo.width} x {photo.height}"
