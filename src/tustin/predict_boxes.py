@@ -100,9 +100,9 @@ def draw(image: Image.Image, shown: dict[str, Tensor], names: Sequence[str]) -> 
     for (left, top, right, bottom), score, name, colour in reversed(list(objects)):  # the best on top
         pen.rectangle((left, top, right, bottom), outline=colour, width=max(1, size // 6))
         text = f"{name} {score:.2f}"
-        box = pen.textbbox((left + 2, max(0, top - size - 2)), text, font=font)
-        pen.rectangle(box, fill=colour)
-        pen.text((left + 2, max(0, top - size - 2)), text, fill=_readable_on(colour), font=font)
+        place = max(0, min(left, image.width - font.getlength(text))), max(0, top - size - 2)
+        pen.rectangle(pen.textbbox(place, text, font=font), fill=colour)
+        pen.text(place, text, fill=_readable_on(colour), font=font)
     return image
 
 
