@@ -70,10 +70,11 @@ def selective_scan(
         "initial_state": initial_state,
     }
     check_arguments(tensors, rule)
-    chosen = BACKENDS[choose(backend, u.device, rule)]
+    dtype = compute_dtype(tensors)
+    chosen = BACKENDS[choose(backend, u.device, rule, dtype)]
     out, last_state = chosen.scan(
         *tensors.values(),
-        dtype=compute_dtype(tensors),
+        dtype=dtype,
         delta_softplus=delta_softplus,
         method=rule,
         reverse=reverse,

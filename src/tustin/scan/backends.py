@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from .. import native
+from ..accelerator import GPUS, interpreted, triton_missing, triton_refuses
 from ..compiling import assume_constant_result
+from ..discretize import BUILT_IN
 from ..discretize.base import Method, unknown
 from . import op, reference
 from .native import refuses
@@ -28,6 +30,28 @@ class Backend:
     """Why it cannot be used on this machine and how to get it, or None if it can."""
     refuses: Callable[[torch.device, Method], str | None]
     """Why it cannot run this method on this device, or None if it can."""
+    double: bool = True
+    """Whether it computes in float64 where an argument is that."""
+
+    def cannot(self, device: torch.device, method: Method, dtype: torch.dtype) -> str | None:
+        """Why it is no choice for this call, or None if it is."""
+        too_wide = dtype == torch.float64 and not self.double
+        return self.missing() or self.refuses(device, method) or ("it has no float64" if too_wide else None)
+
+
+def _native_refuses(device: torch.device, method: Method) -> str | None:
+    if device.type == "cpu" and interpreted():
+        return "TRITON_INTERPRET=1 gives the CPU to Triton's interpreter"
+    return refuses(device, method)
+
+
+def _triton_refuses(device: torch.device, method: Method) -> str | None:
+    if reason := triton_refuses(device):
+        return reason
+    if method not in BUILT_IN:
+        names = ", ".join(rule.name for rule in BUILT_IN)
+        return f"method {method.name!r} is not one of those compiled into it ({names})"
+    return None
 
 
 BACKENDS: dict[str, Backend] = {
@@ -38,7 +62,15 @@ BACKENDS: dict[str, Backend] = {
             description="fused C++ for the CPU; every built-in method",
             scan=op.scan,
             missing=native.missing,
-            refuses=refuses,
+            refuses=_native_refuses,
+        ),
+        Backend(
+            name="triton",
+            description="fused Triton kernels for GPUs; every built-in method, in float32",
+            scan=op.scan,
+            missing=triton_missing,
+            refuses=_triton_refuses,
+            double=False,
         ),
         Backend(
             name="reference",
@@ -52,28 +84,23 @@ BACKENDS: dict[str, Backend] = {
 
 
 @assume_constant_result
-def choose(name: str, device: torch.device, method: Method) -> str:
-    """The name of the backend to use; "auto" takes the first that can, and warns once where that is a slow one."""
+def choose(name: str, device: torch.device, method: Method, dtype: torch.dtype = torch.float32) -> str:
+    """The name of the backend to use; "auto" takes the fused one of the device, and warns once where that cannot."""
     if name == "auto":
-        return _best(device, method)
+        return _best(device, method, dtype)
     if name not in BACKENDS:
         raise ValueError(unknown("backend", name, ["auto", *BACKENDS]))
-    backend = BACKENDS[name]
-    if reason := backend.missing() or backend.refuses(device, method):
+    if reason := BACKENDS[name].cannot(device, method, dtype):
         raise RuntimeError(f"backend {name!r} cannot be used: {reason}")
     return name
 
 
 @functools.cache
-def _best(device: torch.device, method: Method) -> str:
+def _best(device: torch.device, method: Method, dtype: torch.dtype) -> str:
     """Cached, so that the warning comes once for each kind of call."""
-    reasons = []
-    for backend in BACKENDS.values():
-        reason = backend.missing() or backend.refuses(device, method)
-        if not reason:
-            break
-        reasons.append(f"the {backend.name} one cannot: {reason}")
-    if reasons:
-        why = "; ".join(reasons)
-        warnings.warn(f"selective_scan runs on the slow {backend.name} backend, because {why}", stacklevel=4)
-    return backend.name
+    fused = "triton" if device.type in GPUS or interpreted() else "native"
+    if reason := BACKENDS[fused].cannot(device, method, dtype):
+        why = f"because the {fused} one cannot: {reason}"
+        warnings.warn(f"selective_scan runs on the slow reference backend, {why}", stacklevel=4)
+        return "reference"
+    return fused

@@ -11,11 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..accelerator import GPUS, interpreted
 from ..discretize import Method
 from ..native import in_huge_pages
 from . import native
 
 _GRADIENTS = ("u", "delta", "A", "B", "C", "D", "z", "delta_bias", "initial_state")
+
+
+def _kernels(u: Tensor) -> Any:
+    """The fused code for the device of u: C++, or Triton, which is imported only where it runs."""
+    if u.device.type == "cpu" and not interpreted():
+        return native
+    from . import triton
+
+    return triton
 
 
 def _forward(
@@ -34,8 +44,10 @@ def _forward(
     keep_states: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The output, the last state, and with `keep_states` the state before each chunk, which the backward pass needs."""
-    chunk_states = in_huge_pages(_empty_chunk_states(u, A, keep_states))
-    out, last_state = native.forward(
+    chunk_states = _empty_chunk_states(u, A, keep_states)
+    if u.is_cpu:
+        in_huge_pages(chunk_states)
+    out, last_state = _kernels(u).forward(
         u,
         delta,
         A,
@@ -77,7 +89,7 @@ def _backward(
     chunk_states: Tensor,
 ) -> list[Tensor]:
     """The gradients of the tensors that are given, in the order of the arguments."""
-    gradients = native.backward(
+    gradients = _kernels(u).backward(
         d_out,
         d_last_state,
         u,
@@ -136,7 +148,7 @@ _TENSORS = "Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D, Ten
 _ARGUMENTS = f"{_TENSORS}, Tensor? initial_state, bool delta_softplus, str method, bool reverse"
 
 torch.library.define("tustin::selective_scan", f"({_ARGUMENTS}, bool keep_states) -> (Tensor, Tensor, Tensor)")
-torch.library.impl("tustin::selective_scan", "cpu", _forward)
+torch.library.impl("tustin::selective_scan", ("cpu", *GPUS), _forward)
 torch.library.register_fake("tustin::selective_scan", _forward_fake)
 torch.library.register_autograd("tustin::selective_scan", _gradient, setup_context=_setup_context)
 
@@ -144,7 +156,7 @@ torch.library.define(
     "tustin::selective_scan_backward",
     f"(Tensor d_out, Tensor? d_last_state, {_ARGUMENTS}, Tensor chunk_states) -> Tensor[]",
 )
-torch.library.impl("tustin::selective_scan_backward", "cpu", _backward)
+torch.library.impl("tustin::selective_scan_backward", ("cpu", *GPUS), _backward)
 torch.library.register_fake("tustin::selective_scan_backward", _backward_fake)
 torch.library.register_autograd("tustin::selective_scan_backward", _refuse_second_derivative)
 
@@ -178,6 +190,6 @@ def scan(
 
 def _empty_chunk_states(u: Tensor, A: Tensor, keep: bool) -> Tensor:
     """Room for (batch, chunks, N, D) states, or for none."""
-    chunk = native.chunk_length()
+    chunk = _kernels(u).chunk_length()
     chunks = (u.shape[2] + chunk - 1) // chunk if keep else 0
     return A.new_empty(u.shape[0], chunks, A.shape[1], u.shape[1])

@@ -17,7 +17,6 @@ from . import triton_kernels as kernels
 from .triton_methods import METHODS
 
 CHUNK = 16
-"""How many tokens lie between two states that the forward pass keeps for the backward pass."""
 ENOUGH_PROGRAMS = 512
 """With so many a GPU is busy; with fewer, time is cut into segments."""
 SHORTEST_SEGMENT = 4 * CHUNK
@@ -25,6 +24,11 @@ SHORTEST_SEGMENT = 4 * CHUNK
 
 _FORWARD_STATES, _BACKWARD_STATES = 512, 128  # per warp: the backward pass keeps CHUNK of each in registers
 _FORWARD_UNROLL, _BACKWARD_UNROLL = 4, 2
+
+
+def chunk_length() -> int:
+    """How many tokens lie between two states that the forward pass keeps for the backward pass."""
+    return CHUNK
 
 
 def forward(
@@ -45,6 +49,7 @@ def forward(
     """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
     work = _Work(u, A, B, C, _FORWARD_STATES)
     B, C = _with_groups(B), _with_groups(C)
+    D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
     how = {
         "STEP": METHODS[method].step,
         "SOFTPLUS": delta_softplus,
@@ -112,6 +117,7 @@ def backward(
     d_initial_state = A.new_empty(*u.shape[:2], A.shape[1])
     matrices = {"B": B, "C": C}
     B, C = _with_groups(B), _with_groups(C)
+    D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
     how = {
         "STEP": METHODS[method].step,
         "SOFTPLUS": delta_softplus,
@@ -156,6 +162,28 @@ def backward(
     return gradients
 
 
+def warm_up(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    *,
+    delta_softplus: bool = False,
+    method: str = "mamba",
+    reverse: bool = False,
+) -> None:
+    """Run a scan and its gradient once for nothing, so that no later one of these shapes waits for the compiler."""
+    arguments = (u, delta, A, B, C, D, z, delta_bias, initial_state, delta_softplus, method, reverse)
+    chunk_states = A.new_empty(u.shape[0], _parts(u.shape[2], CHUNK), A.shape[1], u.shape[1])
+    out, last_state = forward(*arguments, chunk_states)
+    backward(torch.zeros_like(out), torch.zeros_like(last_state), *arguments, chunk_states)
+
+
 class _Work:
     """How a scan is cut into programs, by its shape alone: blocks of channels, segments of time, samples."""
 
@@ -164,7 +192,7 @@ class _Work:
         self.N = A.shape[1]
         self.like = A
         groups = [_groups(B), _groups(C)]
-        group = self.D // lcm(*(g or 1 for g in groups))  # channels that share both B and C
+        group = max(self.D // lcm(*(g or 1 for g in groups)), 1)  # channels that share both B and C
         rows = _power_of_two(self.N)
         block = min(max(states_per_warp // rows, 4), _power_of_two(group))
         self.blocks = self.D // group * _parts(group, block)
