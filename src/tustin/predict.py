@@ -34,11 +34,14 @@ is named and skipped; at the end the exit code is then 1.
 --json prints {"checkpoint", "discretization", "images", "failed": [{"image", "reason"}]}, where images are
 [{"image", "top": [{"class", "name", "probability"}]}] of a classifier, the name null where the checkpoint has none, and
 [{"image", "mask", "overlay", "classes": [{"value", "name", "share"}]}] of a segmenter, with the paths of the pictures.
+Of a detector it prints COCO's format of results, one list of {"image_id", "category_id", "bbox", "score",
+"segmentation"}, with everything that was found, whatever its score.
 
 examples:
   tustin predict photo.jpg --checkpoint best.safetensors
   tustin predict photos/ more.png --checkpoint best.safetensors --top 3 --json > classes.json
-  tustin predict photos/ --task segmentation --checkpoint best.safetensors --out masks"""
+  tustin predict photos/ --task segmentation --checkpoint best.safetensors --out masks
+  tustin predict photos/ --task detection --checkpoint best.safetensors --score 0.3 --out objects"""
 
 _SECONDS_BEFORE_A_BAR = 2.0
 
