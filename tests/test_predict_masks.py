@@ -74,6 +74,13 @@ def test_eval_in_one_line(trained, capsys):
     assert "(2 images)" in out
 
 
+def test_info_of_a_segmenter_is_that_of_its_backbone(trained, capsys):
+    assert main(["info", str(trained[1]), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["model"].startswith("the backbone of")
+    assert told["tokens"] == 65
+
+
 def test_overlay_shows_image_and_colours():
     image = Image.new("RGB", (60, 40), (200, 200, 200))
     values = np.zeros((40, 60), np.int64)

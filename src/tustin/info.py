@@ -80,7 +80,10 @@ def collect(
     given = {name: value for name, value in changes.items() if value is not None}
     with torch.device("meta"):
         if Path(model).is_file():
-            built: Any = VisionMamba(**describe(model)["config"] | given)
+            config = describe(model)["config"]
+            if "backbone" in config:
+                model, config = f"the backbone of {model}", config["backbone"]
+            built: Any = VisionMamba(**config | given)
         elif model.endswith((".safetensors", ".pth")) or "/" in model:
             raise FileNotFoundError(2, "No such file or directory", model)
         else:

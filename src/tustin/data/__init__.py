@@ -1,16 +1,21 @@
 """Images for training and evaluation, in batches that depend on nothing but their place in the run."""
 
+from .ade20k import ade20k
 from .batches import BatchSource, Order, evaluation_batches, training_batches
 from .digits import Digits
 from .images import Images, cifar, folder
+from .masks import MaskedImages, masked_folder
 
 __all__ = [
     "BatchSource",
     "Digits",
     "Images",
+    "MaskedImages",
     "Order",
+    "ade20k",
     "cifar",
     "evaluation_batches",
     "folder",
+    "masked_folder",
     "training_batches",
 ]

@@ -74,7 +74,8 @@ class ForTraining:
 
     def _scale(self, pixels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         scale = float(torch.empty(()).uniform_(self.min_scale, self.max_scale))
-        size = list(fitted(*mask.shape, scale * self.long_side, scale * self.short_side))
+        height, width = mask.shape
+        size = list(fitted(height, width, scale * self.long_side, scale * self.short_side))
         nearest = InterpolationMode.NEAREST_EXACT  # the other kind is half a pixel away from the image
         resized = v2.functional.resize(mask[None], size, interpolation=nearest)[0]
         return v2.functional.resize(pixels, size, antialias=True), resized

@@ -12,6 +12,8 @@ from ..discretize.base import unknown
 from .checkpoint import describe, load, save
 from .diagnose import Diagnosis, diagnose
 from .mixer import Mixer
+from .pyramid import FeaturePyramid
+from .segmenter import Segmenter
 from .tokens import resample_pos_embed
 from .vim import VisionMamba
 from .weights import CheckpointError, LoadReport, load_checkpoint
@@ -19,8 +21,10 @@ from .weights import CheckpointError, LoadReport, load_checkpoint
 __all__ = [
     "CheckpointError",
     "Diagnosis",
+    "FeaturePyramid",
     "LoadReport",
     "Mixer",
+    "Segmenter",
     "VisionMamba",
     "create_model",
     "describe",
