@@ -18,7 +18,7 @@ NOISE = 0.003
 def seconds_of(case: Case, number: int) -> float:
     """35 ms per image for zoh, of which the first costs twice; drifting from round to round, with a little noise."""
     candidate = case.candidate
-    cost = COST[candidate.method] if candidate.method else 0.6
+    cost = COST.get(candidate.method, 1.03) if candidate.method else 0.6
     cost *= 12 if candidate.backend == "reference" else 1
     cost *= 3.5 if case.training else 1
     drift = 1 + 0.1 * number

@@ -57,9 +57,8 @@ class Result:
 
     @property
     def candidates(self) -> list[Candidate]:
-        """Those that were measured at all, in the order of the tables."""
-        measured = {case.candidate for case in self.measured.seconds}
-        return [candidate for candidate in candidates(self.options) if candidate in measured]
+        """Those that were measured, in the order of the tables."""
+        return list(dict.fromkeys(case.candidate for case in self.measured.seconds))
 
     @property
     def batch_sizes(self) -> list[int]:

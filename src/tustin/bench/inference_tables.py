@@ -32,10 +32,10 @@ def summary(result: Result) -> str:
 
 
 def how(measured: Measured, device: str) -> str:
-    rounds = (
-        f"{measured.rounds} round{'s'[: measured.rounds > 1]} in turns, in {min(PROCESSES, measured.rounds)} processes"
-    )
-    return rounds if device != "cpu" else f"{rounds} that keep freed memory"
+    """Rounds and processes in words."""
+    processes = "one process" if measured.rounds == 1 else f"{PROCESSES} processes"
+    rounds = f"{measured.rounds} round{'s'[: measured.rounds > 1]} in turns, in {processes}"
+    return rounds if device != "cpu" else f"{rounds} told to keep freed memory"
 
 
 def tables(result: Result) -> list[Table]:

@@ -20,7 +20,7 @@ Report = Callable[[str, int, int], None]
 
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
 """Of the processes that are timed. glibc would give freed memory back to the system, and every tensor would start with
-page faults: a fifth of the time of an inference."""
+page faults: 15 to 20 % of an inference."""
 
 PROCESSES = 2
 MOST_ROUNDS, FEWEST_ROUNDS = 24, 8
@@ -38,7 +38,7 @@ class Measured:
 
     rounds: int = 0
     seconds: dict[Case, dict[int, list[float]]] = field(default_factory=dict)
-    """Of each call, by round."""
+    """Of each call, by round; the cases in the order in which they were given."""
     peaks: dict[Case, int] = field(default_factory=dict)
     """Bytes beside the weights."""
     skipped: dict[Case, str] = field(default_factory=dict)
@@ -49,7 +49,9 @@ def measure(cases: Sequence[Case], rounds: int | None, report: Report) -> Measur
     start = time.monotonic()
     found = Measured()
     _measure_memory(cases, found, report)
-    groups = _groups([case for case in cases if not _left_out(case, found)])
+    fitting = [case for case in cases if not _left_out(case, found)]
+    groups = _groups(fitting)
+    found.seconds = {case: {} for case in fitting}
     for process in range(PROCESSES):
         if process and process >= found.rounds:
             break
@@ -66,6 +68,7 @@ def measure(cases: Sequence[Case], rounds: int | None, report: Report) -> Measur
                     _one_round(number, groups, expected, worker, found, report)
         finally:
             worker.close()
+    found.seconds = {case: rounds for case, rounds in found.seconds.items() if rounds}
     return found
 
 
@@ -115,8 +118,8 @@ _OUT_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory", "ended with code 
 
 
 def _plain(candidate: Candidate) -> Candidate:
-    """Who needs as much memory, near enough: the same without torch.compile, and not for the second time."""
-    return replace(candidate, compiled=False, again=False)
+    """The one whose memory is measured, and tells for how many images there is room."""
+    return Candidate(candidate.model, candidate.method)
 
 
 def _left_out(case: Case, found: Measured) -> bool:
@@ -156,7 +159,7 @@ def _one_round(
         for place in balanced_order(len(group), number):
             case = group[place]
             if case in expected and timing.takes_part(_turns(case, found.rounds), found.rounds, number):
-                found.seconds.setdefault(case, {})[number] = worker.turn(case, case.threads, TURN)
+                found.seconds[case][number] = worker.turn(case, case.threads, TURN)
 
 
 def balanced_order(n: int, number: int) -> list[int]:

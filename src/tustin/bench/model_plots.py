@@ -65,7 +65,7 @@ def _relative(ax: Axes, result: Result) -> None:
         noise = result.noise(batch)
         if math.isfinite(noise):
             low, high = max(0.0, 1 - noise), 1 + noise
-            band = {"color": "0.85", "linewidth": 0, "zorder": 0}
+            band: dict[str, Any] = {"color": "0.85", "linewidth": 0, "zorder": 0}
             label = f"noise: {BASELINE} against itself" if not place else None
             ax.fill_between([place - 0.42, place + 0.42], low, high, label=label, **band)
     for number, rule in enumerate(rules):
@@ -75,14 +75,10 @@ def _relative(ax: Axes, result: Result) -> None:
             if ratio:
                 places.append(place + 0.64 * ((number + 0.5) / len(rules) - 0.5))
                 ratios.append(ratio)
-        middles = [ratio.median for ratio in ratios]
-        bars = (
-            [[], []]
-            if any(math.isinf(r.interval()[1]) for r in ratios)
-            else _bars(middles, [r.interval() for r in ratios])
-        )
+        middles, intervals = [ratio.median for ratio in ratios], [ratio.interval() for ratio in ratios]
         style = {key: value for key, value in _style(rule).items() if key in ("color", "marker", "markersize")}
-        ax.errorbar(places, middles, yerr=bars if bars[0] else None, fmt="none", ecolor=style["color"], capsize=2)
+        if all(math.isfinite(high) for _, high in intervals):
+            ax.errorbar(places, middles, _distances(middles, intervals), fmt="none", ecolor=style["color"], capsize=2)
         ax.plot(places, middles, linestyle="none", label=rule.name, **style)
     ax.set_xticks(range(len(result.batch_sizes)), [str(batch) for batch in result.batch_sizes])
     ax.set(xlabel="batch size", ylabel=f"time : {BASELINE}'s", title=f"Cost relative to {BASELINE}, 95 % intervals")
@@ -90,8 +86,8 @@ def _relative(ax: Axes, result: Result) -> None:
     ax.margins(y=0.25)
 
 
-def _bars(middles: Sequence[float], intervals: Sequence[tuple[float, float]]) -> list[list[float]]:
-    """What errorbar wants: the distances down and up."""
+def _distances(middles: Sequence[float], intervals: Sequence[tuple[float, float]]) -> list[list[float]]:
+    """From the middles down and up, as errorbar wants them."""
     pairs = list(zip(middles, intervals, strict=True))
     return [[middle - low for middle, (low, _) in pairs], [high - middle for middle, (_, high) in pairs]]
 
@@ -124,7 +120,7 @@ def _growth(
     title: str,
 ) -> None:
     look = Look.number(list(METHODS).index(result.options.method))
-    style = {"color": look.colour, "marker": look.marker, "markersize": 4.5, "linewidth": 1.7}
+    style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "markersize": 4.5, "linewidth": 1.7}
     ax.plot(list(ours), [scale * value for value in ours.values()], label=f"ViM, {result.options.method}", **style)
     ax.plot(list(peer), [scale * value for value in peer.values()], label=result.peer.model.split("_patch")[0], **_PEER)
     if (found := crossing(ours, peer)) and found[0]:

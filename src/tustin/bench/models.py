@@ -120,7 +120,9 @@ def _model(candidate: Candidate, img_size: int, training: bool, device: str) -> 
     model = _create(candidate.model, img_size, **own).to(device)
     model.load_state_dict(_weights(candidate.model, img_size, device), assign=True)
     model.train(training)
-    return torch.compile(model) if candidate.compiled else model
+    if candidate.compiled:
+        model.compile()
+    return model
 
 
 @functools.cache
