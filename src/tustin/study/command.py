@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s RECIPE [options] [--SETTING VALUE ...]\n       %(prog)s {status,report} DIR [--json]"
     parser.add_argument("recipe", metavar="RECIPE", help="name of a shipped recipe ('tustin recipes') or a YAML file")
     _add_options(parser)
-    parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "words", metavar="--SETTING VALUE", nargs=argparse.REMAINDER, help="what to change in the recipe, for all runs"
+    )
     parser.set_defaults(parser=parser)
 
 
@@ -125,14 +127,16 @@ def _run_recipe(args: argparse.Namespace) -> None:
     plan = _plan(args, config, folder)
     engine, where = _engine(args, plan)
     shown = display.for_this_output()
-    shown.line(
-        f"{plan.recipe}: {len(plan.methods)} methods x {len(plan.seeds)} seeds, {where}, "
-        f"{plan.threads} thread{'s' * (plan.threads > 1)} each, into {folder}"
-    )
+    grid = f"{_count(plan.methods, 'method')} x {_count(plan.seeds, 'seed')}"
+    shown.line(f"{plan.recipe}: {grid}, {where}, {_count(range(plan.threads), 'thread')} each, into {folder}")
     study = run_study(plan, config, folder, engine, shown, args.keep, args.retry_failed)
     _tell(study, folder, args.json)
     if all(result.status == "failed" for result in study.results):
         raise RuntimeError(f"every run failed, the first because: {study.results[0].error}")
+
+
+def _count(things: Sized, name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
 
 
 def _take_options(args: argparse.Namespace) -> list[str]:

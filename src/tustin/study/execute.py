@@ -17,14 +17,12 @@ from ..train import METRICS, Config, Display, Diverged, Interrupted, RunFolder, 
 from ..train.folder import METRICS as METRICS_FILE
 from ..train.folder import TRAINING
 from ..train.record import environment
-from .results import Result
+from .results import TIMES, Result
 
 Keep: TypeAlias = Literal["best", "all", "nothing"]
 """What stays of the output folder of a run that is done."""
 
 FOR_CONTINUING = (TRAINING, "last.safetensors", "ema.safetensors", ".lock")
-TIMES = ("train_seconds", "samples_per_second")
-"""They have fields of their own in a result, over all epochs and not at the best one."""
 
 
 @dataclass(frozen=True)

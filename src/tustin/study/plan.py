@@ -14,9 +14,10 @@ import torch
 from ..discretize import get_method
 from ..discretize.base import unknown
 from ..train import METRICS, Config, load
+from ..train.folder import TRAINING
 from ..train.record import environment
 from ..train.run import FREE, task_class
-from .results import PLAN, Plan, run_folder
+from .results import PLAN, TIMES, Plan, run_folder
 
 __all__ = ["BY_THE_STUDY", "PAPER_METHODS", "Wishes", "config_of", "make_plan"]
 
@@ -47,7 +48,7 @@ class Wishes:
 
 def make_plan(recipe: str, config: Config, folder: Path, wishes: Wishes) -> Plan:
     """The plan for `folder`. If there is one already, this one may add to it but not make another experiment of it."""
-    before = Plan.read(folder / PLAN) if (folder / PLAN).is_file() else None
+    before = Plan.read(folder / PLAN) if (folder / PLAN).is_file() and _has_begun(folder) else None
     plan = _plan(recipe, config, wishes, before)
     _check(plan)
     if before:
@@ -62,6 +63,11 @@ def config_of(plan: Plan, config: Config, folder: Path, method: str, seed: int) 
     config.out = str(run_folder(folder, method, seed))
     config.run.threads, config.run.resume = plan.threads, None
     return config
+
+
+def _has_begun(folder: Path) -> bool:
+    """Whether there is anything that another plan would not fit."""
+    return any(folder.glob("results/*.json")) or any(folder.glob(f"runs/*/{TRAINING}"))
 
 
 def _plan(recipe: str, config: Config, wishes: Wishes, before: Plan | None) -> Plan:
@@ -105,8 +111,9 @@ def _check(plan: Plan) -> None:
             f"the baseline {plan.baseline!r} is not among the methods ({', '.join(plan.methods)}); "
             "add it to --methods or give another --baseline"
         )
-    if plan.metric not in METRICS:
-        raise ValueError(unknown("metric", plan.metric, list(METRICS)))
+    learnt = [name for name in METRICS if name not in TIMES]
+    if plan.metric not in learnt:
+        raise ValueError(unknown("metric", plan.metric, learnt))
     if not 0 < plan.level < 1:
         raise ValueError(f"the level of the test must be between 0 and 1, got {plan.level}")
     if not 0 <= plan.threshold < float("inf"):

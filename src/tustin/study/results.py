@@ -20,6 +20,8 @@ from ..files import write_text
 __all__ = ["PLAN", "Plan", "Result", "Study", "read_study", "result_path", "run_folder"]
 
 PLAN = "study.json"
+TIMES = ("train_seconds", "samples_per_second")
+"""Metrics that are fields of a result, because they are of the whole run and not of its best epoch."""
 
 
 class _Record:

@@ -51,7 +51,7 @@ def run_study(
         with display.of(study, folder), closing(engine.carry_out(runs, stop)) as progress:
             for ended in progress:
                 for run, outcome in ended:
-                    _take(run, outcome, display, stop)
+                    _take(run, outcome, plan.metric, display, stop)
                 display.refresh()
         study = read_study(folder)
         if stop.number and study.missing:
@@ -73,7 +73,7 @@ def _ready_to_go_on(folder: Path, display: Display, retry_failed: bool) -> Study
     return read_study(folder)
 
 
-def _take(run: Run, outcome: Outcome, display: Display, stop: StopRequest) -> None:
+def _take(run: Run, outcome: Outcome, metric: str, display: Display, stop: StopRequest) -> None:
     """Make a result of what a process has said, or of its end."""
     if outcome.kind == "refused":
         raise RuntimeError(f"{run.method}, seed {run.seed}: {outcome.message}")
@@ -81,5 +81,8 @@ def _take(run: Run, outcome: Outcome, display: Display, stop: StopRequest) -> No
         failed(run, outcome.message).write(run.result)
     if outcome.kind == "stopped":
         stop.number = stop.number or signal.SIGTERM
-    else:
-        display.ended(Result.read(run.result))
+        return
+    result = Result.read(run.result)
+    if result.status == "done" and metric not in result.metrics:
+        raise ValueError(f"the runs do not measure {metric!r} but {', '.join(result.metrics)}; give another --metric")
+    display.ended(result)
