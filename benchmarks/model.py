@@ -9,73 +9,50 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 
-import timm
 import torch
 from rich.console import Console
 from rich.table import Table
 
-from tustin.bench import machine, progress, timing
+from tustin.bench import machine, memory, models, progress, timing
 from tustin.bench.checks import Check
+from tustin.bench.models import Candidate, Case
 from tustin.bench.timing import Task, Timing
+from tustin.bench.worker import Worker
 from tustin.files import write_text
 
 OURS, PEER = "vim_tiny_patch16_224", "deit_tiny_patch16_224"
 LARGE = 1248  # 6084 patches
 
 
-@dataclass(frozen=True)
-class Case:
-    """Something that is timed."""
-
-    name: str
-    model: str
-    img_size: int = 224
-    batch: int = 8
-    training: bool = False
-    backend: str = "auto"
-
-    def call(self) -> Callable[[], object]:
-        torch.manual_seed(0)
-        ours = {"discretization": "bil", "backend": self.backend} if self.model == OURS else {}
-        model = timm.create_model(self.model, img_size=self.img_size, **ours).train(self.training)
-        images = torch.randn(self.batch, 3, self.img_size, self.img_size)
-
-        def infer() -> object:
-            with torch.inference_mode():
-                return model(images)
-
-        def step() -> object:
-            model.zero_grad(set_to_none=True)
-            model(images).logsumexp(-1).sum().backward()
-            return None
-
-        return step if self.training else infer
-
+VIM, DEIT = Candidate(OURS, "bil"), Candidate(PEER, None)
 
 CASES = (
-    Case("ViM-tiny bil, 224, batch 8", OURS),
-    Case("DeiT-tiny, 224, batch 8", PEER),
-    Case("ViM-tiny bil, 224, batch 8, reference backend", OURS, backend="reference"),
-    Case(f"ViM-tiny bil, {LARGE}, batch 1", OURS, LARGE, 1),
-    Case(f"DeiT-tiny, {LARGE}, batch 1", PEER, LARGE, 1),
-    Case("ViM-tiny bil, 224, batch 8, training step", OURS, training=True),
-    Case("DeiT-tiny, 224, batch 8, training step", PEER, training=True),
+    Case(VIM, 8, 224),
+    Case(DEIT, 8, 224),
+    Case(Candidate(OURS, "bil", backend="reference"), 8, 224),
+    Case(VIM, 1, LARGE),
+    Case(DEIT, 1, LARGE),
+    Case(VIM, 8, 224, training=True),
+    Case(DEIT, 8, 224, training=True),
 )
+
+
+def name(case: Case) -> str:
+    return f"{case}, training step" if case.training else str(case)
 
 
 def time_all(rounds: int, report: Callable[[str, int, int], None]) -> dict[Case, Timing]:
     """Seconds per call of every case; the reference backend, which takes long, in one round only."""
     tasks: dict[Case, Task] = {}
     for done, case in enumerate(CASES):
-        report(f"first calls, {case.name}", done, len(CASES))
-        call = case.call()
-        slow = case.backend == "reference"
+        report(f"first calls, {name(case)}", done, len(CASES))
+        call = models.make_call(case)
+        slow = case.candidate.backend == "reference"
         if not slow:
             call()
         tasks[case] = Task(
@@ -93,29 +70,20 @@ def time_all(rounds: int, report: Callable[[str, int, int], None]) -> dict[Case,
 
 
 def peak_bytes(case: Case, threads: int) -> int:
-    """By how much the memory of a fresh process grows while the case runs once."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_peak_bytes, (case, threads))
-
-
-def _peak_bytes(case: Case, threads: int) -> int:
-    torch.set_num_threads(threads)
-    Case("warm-up", case.model, 224, 1).call()()
-    call = case.call()
-    before = _highest_memory()
-    call()
-    return _highest_memory() - before
-
-
-def _highest_memory() -> int:
-    """Of this process; what getrusage calls so survives from the process that started it."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return 1024 * int(status.split("VmHWM:")[1].split()[0])
+    """What one call needs beside the weights, in a fresh process."""
+    worker = Worker(memory.ENVIRONMENT)
+    try:
+        peak = worker.peak(replace(case, threads=threads))
+    finally:
+        worker.close()
+    if peak is None:
+        raise RuntimeError("this system does not tell how much memory a process has used")
+    return peak
 
 
 def shares(case: Case) -> dict[str, float]:
     """The operations that take most of a call, each with its share of the time."""
-    call = case.call()
+    call = models.make_call(case)
     call()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         call()
@@ -141,7 +109,7 @@ def _group(operation: str) -> str:
     return "everything else"
 
 
-def checks(times: dict[Case, Timing], memory: dict[Case, int]) -> list[Check]:
+def checks(times: dict[Case, Timing], peaks: dict[Case, int]) -> list[Check]:
     ours, peer, slow, ours_large, peer_large, ours_step, peer_step = (times[case].median for case in CASES)
     return [
         Check(claim, relation, bound, round(ratio, 2), None)
@@ -149,20 +117,20 @@ def checks(times: dict[Case, Timing], memory: dict[Case, int]) -> list[Check]:
             ("inference at 224, batch 8: ViM : DeiT", "≤", 1.3, ours / peer),
             ("inference at 224, batch 8: reference backend : native", "≥", 30, slow / ours),
             (f"inference at {LARGE}, batch 1: DeiT : ViM", "≥", 2.8, peer_large / ours_large),
-            (f"peak memory at {LARGE}, batch 1: ViM : DeiT", "≤", 1.0, memory[CASES[3]] / memory[CASES[4]]),
+            (f"peak memory at {LARGE}, batch 1: ViM : DeiT", "≤", 1.0, peaks[CASES[3]] / peaks[CASES[4]]),
             ("training step at 224, batch 8: ViM : DeiT", "≤", 1.6, ours_step / peer_step),
         )
     ]
 
 
 def show(
-    times: dict[Case, Timing], memory: dict[Case, int], parts: dict[str, dict[str, float]], verdicts: list[Check]
+    times: dict[Case, Timing], peaks: dict[Case, int], parts: dict[str, dict[str, float]], verdicts: list[Check]
 ) -> None:
     console = Console()
     table = Table("case", "ms", "spread", "growth of memory", title="Time per call (median), and its spread")
     for case, t in times.items():
-        grown = f"{memory[case] / 2**20:.0f} MiB" if case in memory else ""
-        table.add_row(case.name, f"{t.median * 1e3:.0f}", f"±{t.spread:.0%}" if t.calls > 1 else "one call", grown)
+        grown = f"{peaks[case] / 2**20:.0f} MiB" if case in peaks else ""
+        table.add_row(name(case), f"{t.median * 1e3:.0f}", f"±{t.spread:.0%}" if t.calls > 1 else "one call", grown)
     console.print(table)
     table = Table("", *parts, title="Where the time goes, ViM-tiny bil at 224, batch 8")
     for group in dict.fromkeys(group for share in parts.values() for group in share):
@@ -186,18 +154,18 @@ def main() -> int:
     with progress.shown() as report:
         times = time_all(args.rounds, report)
         large = [case for case in CASES if case.img_size == LARGE]
-        memory = {}
+        peaks = {}
         for i, case in enumerate(large):
-            report(f"memory, {case.name}", i, len(large))
-            memory[case] = peak_bytes(case, args.threads)
+            report(f"memory, {name(case)}", i, len(large))
+            peaks[case] = peak_bytes(case, args.threads)
         parts = {"inference": shares(CASES[0]), "training step": shares(CASES[5])}
-    verdicts = checks(times, memory)
-    show(times, memory, parts, verdicts)
+    verdicts = checks(times, peaks)
+    show(times, peaks, parts, verdicts)
     if args.json:
         result = {
-            "machine": machine.describe(),
+            "machine": machine.describe("cpu", "timm"),
             "threads": args.threads,
-            "cases": [asdict(case) | {"seconds": asdict(t), "bytes": memory.get(case)} for case, t in times.items()],
+            "cases": [asdict(case) | {"seconds": asdict(t), "bytes": peaks.get(case)} for case, t in times.items()],
             "shares": parts,
             "checks": [asdict(check) | {"holds": check.holds} for check in verdicts],
         }

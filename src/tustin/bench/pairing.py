@@ -95,8 +95,8 @@ def standing(series: Mapping[str, Mapping[int, Sequence[float]]], baseline: str,
     to_baseline = {name: paired(own, series[baseline]) for name, own in series.items()}
     ranked = sorted((ratio.median, name) for name, ratio in to_baseline.items() if ratio)
     fastest = ranked[0][1]
-    behind = {name: paired(series[name], series[fastest]) for _, name in ranked[1:]}
-    won = {name: bool(ratio) and beyond_noise(ratio, noise, len(behind)) for name, ratio in behind.items()}
-    tied = tuple(name for name in series if name == fastest or won.get(name) is False)
-    runner_up = ranked[1][1] if len(ranked) > 1 else None
-    return Standing(fastest, tied, runner_up, behind[runner_up] if runner_up else None)
+    behind = {name: ratio for _, name in ranked[1:] if (ratio := paired(series[name], series[fastest]))}
+    tied = {name for name, ratio in behind.items() if not beyond_noise(ratio, noise, len(behind))} | {fastest}
+    runner_up = next(iter(behind), None)
+    in_order = tuple(name for name in series if name in tied)
+    return Standing(fastest, in_order, runner_up, behind[runner_up] if runner_up else None)

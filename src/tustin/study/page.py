@@ -12,7 +12,9 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from .. import __version__
-from . import plots, tables
+from ..bench import inference_tables
+from ..bench.inference import Result as Speed
+from . import plots, speed, tables
 from .stats import Analysis, Verdict
 from .wording import headline, limits, title
 
@@ -31,7 +33,17 @@ class Plot:
     caption: str
 
 
-def render(analysis: Analysis) -> str:
+@dataclass(frozen=True)
+class Section:
+    """Tables and plots about one thing."""
+
+    title: str
+    text: str
+    tables: list[tables.Table]
+    plots: list[Plot]
+
+
+def render(analysis: Analysis, measured_speed: Speed | None = None) -> str:
     """The page; whatever comes from outside is escaped by the template."""
     plan = analysis.plan
     paper, failures = tables.paper_table(analysis), tables.failures_table(analysis)
@@ -52,6 +64,7 @@ def render(analysis: Analysis) -> str:
         ],
         plots=list(_plots(analysis)),
         later=[table for table in (failures, paper) if table],
+        sections=[_speed(measured_speed)] if measured_speed else [],
         details=[
             tables.settings_table("configuration", "Configuration", {**_judged_by(analysis), **plan.config}),
             tables.settings_table("environment", "Environment", plan.environment),
@@ -94,6 +107,22 @@ def _plots(analysis: Analysis) -> Iterator[Plot]:
             "Means over the seeds; the bands are one standard deviation to either side. A steep beginning may be out "
             "of view; a double click shows all.",
         )
+
+
+def _speed(result: Speed) -> Section:
+    return Section(
+        "Speed of inference",
+        f"Measured by {result.command}. {inference_tables.summary(result)}",
+        inference_tables.conclusions(result),
+        [
+            Plot("Throughput", _html(speed.throughput_plot(result), "throughput"), "By the median of all calls."),
+            Plot(
+                "Cost",
+                _html(speed.cost_plot(result), "cost"),
+                "Medians of the ratios within a round, and their intervals.",
+            ),
+        ],
+    )
 
 
 def _html(figure: go.Figure, name: str) -> Markup:

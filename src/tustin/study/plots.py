@@ -14,7 +14,7 @@ from .results import Result
 from .stats import CONFIDENCE, Analysis, Comparison
 from .wording import difference_unit, digits, signed
 
-__all__ = ["gains_plot", "learning_curves", "scatter_plot"]
+__all__ = ["empty_figure", "gains_plot", "learning_curves", "look", "scatter_plot"]
 
 BASELINE_COLOUR = "#80868f"
 COLOURS = ("#2f7fd6", "#e0662f", "#2a9d6f", "#a45fcf", "#c4941a", "#d6477f", "#1f9fb5", "#9a7350")
@@ -28,7 +28,7 @@ VISIBLE_SHARE = 0.75
 
 def scatter_plot(analysis: Analysis) -> go.Figure:
     """The metric against the throughput of training, mean ± standard deviation."""
-    figure = _figure(_axis(METRICS["samples_per_second"]), _axis(analysis.metric))
+    figure = empty_figure(_axis(METRICS["samples_per_second"]), _axis(analysis.metric))
     decimals = digits(analysis.metric)
     for summary in analysis.methods:
         speed, value = summary.numbers.get("samples_per_second"), summary.numbers.get(analysis.metric.name)
@@ -56,7 +56,7 @@ def gains_plot(analysis: Analysis) -> go.Figure:
     """A dot a seed: the difference to the baseline with the same seed; beside them the mean and its interval."""
     plan, metric = analysis.plan, analysis.metric
     unit = difference_unit(metric)
-    figure = _figure("", f"gain over {escape(plan.baseline)}{f' ({unit})' if unit else ''}")
+    figure = empty_figure("", f"gain over {escape(plan.baseline)}{f' ({unit})' if unit else ''}")
     compared = [comparison for comparison in analysis.comparisons if comparison.gain]
     for place, comparison in enumerate(compared):
         figure.add_traces(list(_gain_traces(analysis, comparison, place)))
@@ -105,7 +105,7 @@ def _gain_traces(analysis: Analysis, comparison: Comparison, place: int) -> Iter
 def learning_curves(analysis: Analysis) -> go.Figure:
     """The metric after each epoch: the mean over the seeds, and a band of one standard deviation."""
     metric = analysis.metric
-    figure = _figure("epoch", _axis(metric))
+    figure = empty_figure("epoch", _axis(metric))
     visible: list[float] = []
     for summary in analysis.methods:
         runs = [r for r in analysis.study.results if r.method == summary.method and r.status == "done"]
@@ -162,7 +162,8 @@ def _curve(runs: Sequence[Result], metric: str) -> tuple[list[float], list[float
 # --- looks ------------------------------------------------------------------------------------------------------------
 
 
-def _figure(x: str, y: str) -> go.Figure:
+def empty_figure(x: str, y: str) -> go.Figure:
+    """Two axes with these titles."""
     figure = go.Figure()
     figure.update_layout(
         template="none",
@@ -184,10 +185,14 @@ def _axis(metric: Metric) -> str:
 
 
 def _look(analysis: Analysis, method: str) -> tuple[str, str]:
-    """Colour and symbol; the baseline is grey."""
-    if method == analysis.plan.baseline:
+    return look(method, analysis.plan.methods, analysis.plan.baseline)
+
+
+def look(method: str, methods: Sequence[str], baseline: str) -> tuple[str, str]:
+    """Colour and symbol of one among several; the baseline is grey."""
+    if method == baseline:
         return BASELINE_COLOUR, SYMBOLS[0]
-    place = [name for name in analysis.plan.methods if name != analysis.plan.baseline].index(method)
+    place = [name for name in methods if name != baseline].index(method)
     return COLOURS[place % len(COLOURS)], SYMBOLS[(place + place // len(COLOURS)) % len(SYMBOLS)]
 
 

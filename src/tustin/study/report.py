@@ -30,12 +30,10 @@ __all__ = ["print_tables", "write_report"]
 def write_report(folder: str | Path) -> list[Path]:
     """Analyse the study in `folder` and write the report beside it, the page first."""
     analysis = analyse(read_study(folder))
-    written = []
-    for name, render in _FILES.items():
-        path = Path(folder) / name
-        write_text(path, render(analysis))
-        written.append(path)
-    return written
+    texts = {"report.html": _html(analysis, folder)} | {name: render(analysis) for name, render in _FILES.items()}
+    for name, text in texts.items():
+        write_text(Path(folder) / name, text)
+    return [Path(folder) / name for name in texts]
 
 
 def print_tables(console: Console, analysis: Analysis) -> None:
@@ -54,10 +52,11 @@ def _tables(analysis: Analysis) -> list[Table]:
     return [table for table in found if table and table.rows]
 
 
-def _html(analysis: Analysis) -> str:
+def _html(analysis: Analysis, folder: str | Path) -> str:
     from .page import render
+    from .speed import read_speed
 
-    return render(analysis)
+    return render(analysis, read_speed(folder))
 
 
 def _markdown(analysis: Analysis) -> str:
@@ -144,7 +143,6 @@ def _csv(rows: list[dict[str, Any]], first: list[str]) -> str:
 
 
 _FILES: dict[str, Callable[[Analysis], str]] = {
-    "report.html": _html,
     "report.md": _markdown,
     "report.json": _json,
     "report.tex": _latex,

@@ -1,0 +1,92 @@
+"""How fast the models infer, if `tustin bench inference` has put its result into the folder of the study."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from html import escape
+from pathlib import Path
+
+import plotly.graph_objects as go
+
+from ..bench.inference import BASELINE, Result
+from ..bench.inference_facts import from_facts
+from ..bench.models import Candidate
+from .plots import BASELINE_COLOUR, empty_figure, look
+
+__all__ = ["cost_plot", "read_speed", "throughput_plot"]
+
+FILE = "inference.json"
+
+
+def read_speed(folder: str | Path) -> Result | None:
+    """The result in the folder, if there is one; ValueError if it cannot be read."""
+    path = Path(folder) / FILE
+    if not path.exists():
+        return None
+    try:
+        return from_facts(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise ValueError(f"{path} is no result of 'tustin bench inference --out': {error}") from error
+
+
+def throughput_plot(result: Result) -> go.Figure:
+    """Images per second by batch size, of the rules and their peers."""
+    figure = empty_figure("batch size", "throughput (images/s)")
+    for candidate in result.candidates:
+        if candidate.again or candidate.backend == "reference":
+            continue
+        cases = [result.case(candidate, batch) for batch in result.batch_sizes]
+        rates = {case.batch: case.batch / statistics.median(result.calls(case)) for case in cases if result.calls(case)}
+        colour, symbol = _look(result, candidate)
+        figure.add_scatter(
+            x=[str(batch) for batch in rates],
+            y=list(rates.values()),
+            mode="lines+markers",
+            line={"color": colour, "width": 2, "dash": "solid" if candidate.method else "dash"},
+            marker={"symbol": symbol, "size": 8},
+            name=escape(candidate.name),
+            hovertemplate="%{y:.1f} images/s at batch size %{x}",
+        )
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def cost_plot(result: Result) -> go.Figure:
+    """Time of each rule relative to the baseline's, with intervals."""
+    figure = empty_figure("batch size", f"time : {escape(BASELINE)}'s")
+    rules = [method for method in result.options.methods if method != BASELINE]
+    for number, method in enumerate(rules):
+        found = {batch: result.to_baseline(result.of_method(method, batch)) for batch in result.batch_sizes}
+        ratios = {place: ratio for place, ratio in enumerate(found.values()) if ratio}
+        middles = [ratio.median for ratio in ratios.values()]
+        bounds = [ratio.interval() for ratio in ratios.values()]
+        colour, symbol = _look(result, Candidate(result.options.model, method))
+        figure.add_scatter(
+            x=[place + 0.6 * ((number + 0.5) / len(rules) - 0.5) for place in ratios],
+            y=middles,
+            error_y={
+                "type": "data",
+                "array": [high - middle for middle, (_, high) in zip(middles, bounds, strict=True)],
+                "arrayminus": [middle - low for middle, (low, _) in zip(middles, bounds, strict=True)],
+                "visible": all(math.isfinite(high) for _, high in bounds),
+                "thickness": 1.5,
+                "width": 4,
+            },
+            mode="markers",
+            marker={"color": colour, "symbol": symbol, "size": 9},
+            name=escape(method),
+            hovertemplate="%{y:.3f}",
+        )
+    figure.add_hline(y=1, line={"color": BASELINE_COLOUR, "width": 1.5})
+    batches = [str(batch) for batch in result.batch_sizes]
+    figure.update_xaxes(tickvals=list(range(len(batches))), ticktext=batches, showgrid=False)
+    return figure
+
+
+def _look(result: Result, candidate: Candidate) -> tuple[str, str]:
+    if candidate.method is None:
+        return BASELINE_COLOUR, "x"
+    return look(candidate.method, result.options.methods, BASELINE)
