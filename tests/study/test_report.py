@@ -384,7 +384,12 @@ def test_the_terminal_takes_names_as_they_are() -> None:
     assert "[bold]x[/bold]" in _printed(study(plan(("zoh", "[bold]x[/bold]"), 1)))
 
 
-def test_nothing_is_cut_off_on_a_narrow_terminal() -> None:
+@pytest.mark.parametrize("name", ["complete", "interrupted", "segmentation", "detection"])
+def test_no_word_is_cut_off_on_a_narrow_terminal(name: str) -> None:
     console = Console(width=80, file=io.StringIO())
-    print_tables(console, analyse(STUDIES["interrupted"]))
-    assert "…" not in console.file.getvalue()
+    analysis = analyse(STUDIES[name])
+    print_tables(console, analysis)
+    words = set(console.file.getvalue().split())
+    for table in (results_table(analysis), significance_table(analysis)):
+        shown = [word for row in (table.header, *table.rows) for cell in row for word in cell.split()]
+        assert set(shown) <= words

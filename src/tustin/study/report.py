@@ -41,7 +41,8 @@ def print_tables(console: Console, analysis: Analysis) -> None:
     from rich.text import Text
 
     for table in _tables(analysis):
-        console.print(*as_rich(table), "", sep="\n")
+        if table.name != "paper":  # which is too wide for most terminals
+            console.print(*as_rich(table, console.width), "", sep="\n")
     console.print(Text(" ".join(headline(analysis))))
     for sentence in limits(analysis):
         console.print(Text(f"- {sentence}"))

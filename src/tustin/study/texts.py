@@ -30,8 +30,8 @@ _LATEX = {
     "“": "``",
     "”": "''",
 }
-LONGEST_UNBROKEN = 12
-"""Letters of a word that a terminal too narrow for the table does not break."""
+ROOMY = 100
+"""Width of a terminal on which the columns of a table can stand apart, and verdicts on one line."""
 _MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|#"}
 
 
@@ -90,22 +90,27 @@ def _latex_row(cells: Iterable[str]) -> str:
     return rf"{' & '.join(map(escape_latex, cells))} \\"
 
 
-def as_rich(table: Table) -> list[Any]:
-    """Title, table and note for a console."""
+def as_rich(table: Table, width: int) -> list[Any]:
+    """Title, table and note for a console of this width."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    drawn = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    narrow = width < ROOMY
+    gap = 0 if narrow else 1
+    drawn = RichTable(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     for column, name in enumerate(table.header):
-        words = [word for row in table.rows for word in row[column].split()]
         drawn.add_column(
             Text(name),
             justify="left" if table.is_text(column) else "right",
-            no_wrap=column == 0,
             overflow="fold",
-            min_width=min(LONGEST_UNBROKEN, max(map(len, [*name.split(), *words]))),
+            width=_longest_word(table, column) if narrow and name == "verdict" else None,
+            no_wrap=column == 0,
         )
     for row in table.rows:
         drawn.add_row(*map(Text, row))
     return [Text(table.title, style="bold"), drawn, Text(table.note, style="dim")]
+
+
+def _longest_word(table: Table, column: int) -> int:
+    return max((len(word) for row in table.rows for word in row[column].split()), default=0)
