@@ -303,7 +303,7 @@ def _write(outcome: Outcome, block: files.Block, args: argparse.Namespace) -> No
     if str(args.json) == "-":
         print_json(outcome.facts)
     else:
-        print_drawn(lambda console: console.print(*for_terminal(outcome), sep="\n"))
+        print_drawn(lambda console: console.print(*for_terminal(outcome, console.width), sep="\n"))
     for path in written:
         print(f"tustin: wrote {path}", file=sys.stderr)
 
@@ -313,13 +313,13 @@ def _relative(picture: Path | None, page: Path) -> str | None:
     return Path(os.path.relpath(picture.resolve(), page.resolve().parent)).as_posix() if picture else None
 
 
-def for_terminal(outcome: Outcome) -> list[Any]:
-    """Text and tables for rich."""
+def for_terminal(outcome: Outcome, width: int) -> list[Any]:
+    """Text and tables for a terminal of this width."""
     from ..study.texts import as_rich
 
     parts: list[Any] = [outcome.summary, ""]
     for table in outcome.tables:
-        parts += [*as_rich(table), ""]
+        parts += [*as_rich(table, width), ""]
     if outcome.left_out:
         parts += ["Not measured", *(f"- {line}" for line in outcome.left_out), ""]
     return [*parts, *outcome.remarks]
