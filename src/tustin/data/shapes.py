@@ -18,8 +18,9 @@ CATEGORIES = [{"id": 3, "name": "square"}, {"id": 7, "name": "disc"}, {"id": 11,
 COLOURS = ((220, 60, 60), (60, 200, 60), (70, 90, 230))
 
 
-def write_shapes(root: Path, train: int, val: int, side: int = 64, seed: int = 0) -> Path:
-    """`root` with so many images of one to three shapes; every eighth image shows none."""
+def write_shapes(path: str | Path, train: int, val: int, side: int = 64, seed: int = 0) -> Path:
+    """A folder with so many images of one to three shapes to train and to evaluate on; every eighth image shows none."""
+    root = Path(path)
     random = np.random.default_rng(seed)
     (root / "annotations").mkdir(parents=True)
     for part, count in (("train2017", train), ("val2017", val)):
