@@ -54,7 +54,7 @@ def study(
     """Carry out a small study: two methods, two seeds, two epochs of digits."""
     config = load("digits", SETTINGS | (settings or {}))
     plan = make_plan("digits", config, folder, Wishes(**{"methods": METHODS, "seeds": SEEDS, **wishes}))
-    return run_study(plan, config, folder, engine or Here(), display or Display(), keep, retry_failed)
+    return run_study(plan, config, folder, engine or Here(), display, keep, retry_failed)
 
 
 def bits(study: Study, folder: Path) -> list[Any]:

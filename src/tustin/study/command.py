@@ -182,7 +182,7 @@ def _engine(args: argparse.Namespace, plan: Plan) -> tuple[Engine, str]:
         return RayEngine(plan.threads, args.ray_address), "on Ray"
     from .local_engine import LocalEngine, default_jobs
 
-    jobs = args.jobs or default_jobs(plan.threads)
+    jobs = args.jobs or default_jobs(plan.config["run.device"], plan.threads)
     return LocalEngine(jobs), f"{jobs} at a time"
 
 

@@ -80,7 +80,7 @@ class Table(Lines):
         progress = self.progress
         bar = ProgressBar(total=progress.total, completed=progress.work(), width=60)
         told = status.facts(progress.study, progress.folder)
-        self.live.update(Group("", progress.text(), bar, "", status.table(told)), refresh=True)
+        self.live.update(Group("", progress.text(), bar, "\n", status.table(told)), refresh=True)
 
 
 class Progress:

@@ -26,9 +26,9 @@ SECONDS_TO_END = 10.0
 READY = "ready"
 
 
-def default_jobs(threads: int) -> int:
-    """A run on every accelerator, or without any as many as the cores have threads for."""
-    if torch.accelerator.is_available():
+def default_jobs(device: str, threads: int) -> int:
+    """A run on every accelerator; on the CPU as many as the cores have threads for."""
+    if device == "auto" and torch.accelerator.is_available():
         return torch.accelerator.device_count()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cores // threads)

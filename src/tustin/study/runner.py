@@ -29,7 +29,7 @@ def run_study(
     config: Config,
     folder: Path,
     engine: Engine,
-    display: Display,
+    display: Display | None = None,
     keep: Keep = "best",
     retry_failed: bool = False,
 ) -> Study:
@@ -37,7 +37,7 @@ def run_study(
 
     `Interrupted` means that a signal stopped it after the runs in progress have saved: the next call continues.
     """
-    folder = folder.absolute()
+    folder, display = folder.absolute(), display or Display()
     with RunFolder(folder).locked(), stop_requests() as stop:
         for name in ("results", "runs"):
             (folder / name).mkdir(exist_ok=True)
@@ -49,9 +49,13 @@ def run_study(
             Run(config_of(plan, config, folder, *which), result_path(folder, *which), keep) for which in study.missing
         ]
         with display.of(study, folder), closing(engine.carry_out(runs, stop)) as progress:
+            told_of_stop = False
             for ended in progress:
                 for run, outcome in ended:
                     _take(run, outcome, plan.metric, display, stop)
+                if stop.number and not told_of_stop:
+                    display.line("stopping: the runs in progress save first; Ctrl-C once more does not wait for them")
+                    told_of_stop = True
                 display.refresh()
         study = read_study(folder)
         if stop.number and study.missing:
