@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,3 +38,12 @@ def round_as_a_gpu_does() -> None:
         return torch.tensor(values).bfloat16().view(torch.uint16).numpy()
 
     interpreter._convert_float = round_to_nearest
+
+
+def patch_once() -> None:
+    """Replace Triton's functions by the interpreter's for good; it would do so anew whenever a function is called."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
+    interpreter._patch_lang = lambda function: interpreter._LangPatchScope()
