@@ -21,27 +21,27 @@ def triton_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "triton"))
 
 
-def compiled(target: str, *dtypes: str) -> list[Any]:
-    """Every kernel and rule, for inputs of these dtypes."""
+def assert_sound(target: str, dtypes: list[str], methods: tuple[str, ...], segments: bool | None = None) -> None:
+    """All compile; nothing is spilled on NVIDIA; no atomics; as many loads and stores for one rule as for another."""
     import torch
 
     from tustin.gpu import cases, survey
 
-    return survey.survey([target], cases.cases(dtypes=[getattr(torch, d) for d in dtypes]), lambda *progress: None)
-
-
-def assert_sound(target: str, found: list[Any]) -> None:
-    """All rules are there; nothing is spilled on NVIDIA; no atomics; the same loads and stores for every rule."""
+    chosen = [
+        case
+        for case in cases.cases(methods, [getattr(torch, dtype) for dtype in dtypes])
+        if segments is None or ("in segments" in case.kernel) == segments
+    ]
     kernels: dict[tuple[str, str], dict[str, Any]] = {}
-    for one in found:
+    for one in survey.survey([target], chosen, lambda *progress: None):
         name = " ".join((target, one.case.kernel, str(one.case.method), one.case.dtype))
         assert one.code.spills == 0 or target.startswith("gfx"), f"{name} spills {one.code.spills} times"
         assert one.code.count("atomic") == 0, f"{name}: the order of its sums would be left to chance"
         if one.case.method:
             kernels.setdefault((one.case.kernel, one.case.dtype), {})[one.case.method] = one.code
-    assert {kernel for kernel, _ in kernels} > {"scan forward", "scan backward", "scan forward, in segments"}
+    assert kernels
     for kernel, codes in kernels.items():
-        assert list(codes) == list(METHODS), kernel
+        assert tuple(codes) == methods, kernel
         for kind in ("global load", "global store"):
             counts = {method: code.count(kind) for method, code in codes.items()}
             assert len(set(counts.values())) == 1, f"{target}, {kernel}: {kind}s {counts}"
@@ -49,14 +49,32 @@ def assert_sound(target: str, found: list[Any]) -> None:
 
 
 @each_target
-def test_all_kernels_and_rules(target: str) -> None:
-    assert_sound(target, compiled(target, "float32"))
+def test_every_rule(target: str) -> None:
+    """The convolution, and the scan of whole sequences."""
+    assert_sound(target, ["float32"], tuple(METHODS), segments=False)
+
+
+def test_time_cut_into_segments() -> None:
+    assert_sound("sm_90", ["float32"], ("zoh", "bil"), segments=True)
 
 
 @pytest.mark.wide
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @each_target
-def test_all_kernels_and_rules_for_16_bits(target: str) -> None:
-    assert_sound(target, compiled(target, "bfloat16", "float16"))
+def test_every_kernel_rule_and_dtype(target: str, dtype: str) -> None:
+    """A quarter of an hour."""
+    assert_sound(target, [dtype], tuple(METHODS))
+
+
+def test_the_survey_leaves_out_no_kernel() -> None:
+    """Every function that is launched, in both regimes."""
+    from tustin.gpu import cases
+    from tustin.scan import triton_methods
+
+    assert tuple(triton_methods.METHODS) == tuple(METHODS)
+    whole = {"conv forward", "conv backward", "scan forward", "scan backward"}
+    cut = {"end_of_segment", "join_segments", "forward", "start_of_segment", "join_segments, backwards", "backward"}
+    assert {case.kernel for case in cases.cases()} == whole | {f"scan {name}, in segments" for name in cut}
 
 
 # --- what is seen in the code -----------------------------------------------------------------------------------------

@@ -95,9 +95,9 @@ def inspect(kernel: Any) -> Code:
     target, metadata = kernel.metadata.target, kernel.metadata
     threads = metadata.num_warps * target.warp_size
     if target.backend == "cuda":
-        sass, usage = _disassemble(kernel.asm["cubin"])
-        registers = int(_first(r"REG:(\d+)", usage))
-        instructions = tuple(_in_loops(_sass(sass), "cuda"))
+        text = _disassemble(kernel.asm["cubin"])
+        registers = int(_first(r"REG:(\d+)", text))
+        instructions = tuple(_in_loops(_sass(text), "cuda"))
         spills = sum(instruction.kind == "spill" for instruction in instructions)
     else:
         text = kernel.asm["amdgcn"]
@@ -115,18 +115,13 @@ def _first(pattern: str, text: str) -> str:
     return found[1]
 
 
-def _disassemble(cubin: bytes) -> tuple[str, str]:
-    """The machine code as text, and the resources it uses."""
+def _disassemble(cubin: bytes) -> str:
+    """The machine code as text, with the resources that it uses."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        sass, usage = (
-            subprocess.run(
-                [knobs.nvidia.cuobjdump.path, what, str(path)], capture_output=True, text=True, check=True
-            ).stdout
-            for what in ("-sass", "-res-usage")
-        )
-    return sass, usage
+        command = [knobs.nvidia.cuobjdump.path, "-sass", "-res-usage", str(path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 _Line = tuple[int, str, int | None]
