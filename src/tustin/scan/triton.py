@@ -22,8 +22,11 @@ ENOUGH_PROGRAMS = 512
 SHORTEST_SEGMENT = 4 * CHUNK
 """A shorter one would not pay for walking it twice."""
 
-_FORWARD_STATES, _BACKWARD_STATES = 512, 128  # per warp: the backward pass keeps CHUNK of each in registers
-_FORWARD_UNROLL, _BACKWARD_UNROLL = 4, 2
+# States per warp and tokens at once. Forward, a thread has all 16 states of a channel and sums over them by itself;
+# backward it has a quarter of them, because it keeps a dozen values of each in registers.
+_FORWARD_STATES, _FORWARD_UNROLL = 512, 4
+_BACKWARD_STATES, _BACKWARD_UNROLL = 128, 2
+_OPTIONS: dict[str, Any] = {"num_stages": 1, "enable_fp_fusion": True}
 
 
 def chunk_length() -> int:
@@ -50,15 +53,15 @@ def forward(
     work = _Work(u, A, B, C, _FORWARD_STATES)
     B, C = _with_groups(B), _with_groups(C)
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
+    out = torch.empty_like(u)
+    last_state = A.new_empty(*u.shape[:2], A.shape[1])
     how = {
         "STEP": METHODS[method].step,
         "SOFTPLUS": delta_softplus,
         "REVERSE": reverse,
-        "POSITION": _position(u, delta, B, C, z),
+        "POSITION": _position(u, delta, B, C, z, out),
         "UNROLL": _FORWARD_UNROLL,
     }
-    out = torch.empty_like(u)
-    last_state = A.new_empty(*u.shape[:2], A.shape[1])
     start = None if initial_state is None else initial_state.transpose(1, 2).contiguous()
     with on_device(u):
         if work.segments > 1:
@@ -122,7 +125,7 @@ def backward(
         "STEP": METHODS[method].step,
         "SOFTPLUS": delta_softplus,
         "REVERSE": reverse,
-        "POSITION": _position(d_out, u, delta, B, C, z),
+        "POSITION": _position(d_out, u, delta, B, C, z, *gradients.values(), partial["B"].mT, partial["C"].mT),
         "UNROLL": _BACKWARD_UNROLL,
     }
     d_end = None if d_last_state is None else d_last_state.transpose(1, 2).contiguous()
@@ -244,9 +247,6 @@ class _Work:
             **_OPTIONS,
         )
         return ends
-
-
-_OPTIONS: dict[str, Any] = {"num_stages": 1, "enable_fp_fusion": True}
 
 
 def _sum_of_states(partial: Tensor) -> Tensor:

@@ -104,7 +104,7 @@ def _entries(matrix, strides, k, L, exists, REVERSE: tl.constexpr, GROUP: tl.con
 
 @triton.jit
 def _step_size(raw, k, L, SOFTPLUS: tl.constexpr):
-    """Δ of token k."""
+    """Δ of token k, from delta with its bias."""
     return tl.where(_is_token(k, L), softplus(raw) if SOFTPLUS else raw, 0.0)
 
 
@@ -471,7 +471,7 @@ def backward(
 
         for back_group in range(groups):
             group = groups - 1 - back_group
-            k1 = k0 + group * UNROLL
+            k1 = k0 + group * UNROLL  # its first token
             states = (_chosen(kept, group),)
             tokens = ()
             for j in tl.static_range(UNROLL):
