@@ -457,7 +457,8 @@ def test_the_picture_shows_every_rule_its_interval_and_the_noise():
     assert space.get_ylabel() == "MiB"
 
 
-def test_a_picture_of_one_round_has_no_bars(tmp_path):
+def test_a_picture_of_one_round_has_no_bars_and_one_of_one_rule_nothing_to_compare(tmp_path):
+    model_plots.save_inference(tmp_path / "alone.png", made_up(replace(OPTIONS, methods=("zoh",))))
     result = made_up()
     short = {case: {0: rounds[0]} for case, rounds in result.measured.seconds.items()}
     model_plots.save_inference(

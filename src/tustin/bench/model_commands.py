@@ -33,7 +33,7 @@ them in its report.
 
 examples:
   tustin bench inference
-  tustin bench inference --methods zoh,bil --batch-sizes 1,8 --rounds 8
+  tustin bench inference --methods zoh,bil --batch-sizes 1,8 --rounds 12
   tustin bench inference --device cuda --compile --json inference.json
   tustin bench inference --out runs/study
   tustin bench inference --markdown docs/performance.md --plot docs/images/inference.png"""
@@ -53,7 +53,7 @@ tokens, the scan does not. Says where the lines cross.
 
 examples:
   tustin bench resolution
-  tustin bench resolution --method zoh --sizes 224,512,1024 --rounds 8
+  tustin bench resolution --method zoh --sizes 224,512,1024 --rounds 10
   tustin bench resolution --markdown docs/performance.md --plot docs/images/resolution.png"""
 
 
@@ -111,7 +111,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         metavar="R",
         type=arguments.positive,
-        help="turns of every candidate; with few, nothing is claimed (default: 8 to 24, as many as fit into minutes)",
+        help="turns of every candidate; with few, nothing is claimed (default: 10 to 24, as many as fit into minutes)",
     )
 
 

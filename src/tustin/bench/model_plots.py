@@ -82,8 +82,9 @@ def _relative(ax: Axes, result: Result) -> None:
         ax.plot(places, middles, linestyle="none", label=rule.name, **style)
     ax.set_xticks(range(len(result.batch_sizes)), [str(batch) for batch in result.batch_sizes])
     ax.set(xlabel="batch size", ylabel=f"time : {BASELINE}'s", title=f"Cost relative to {BASELINE}, 95 % intervals")
-    ax.legend(frameon=False, ncols=3, fontsize=8.5)
     ax.margins(y=0.25)
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(frameon=False, ncols=3, fontsize=8.5)
 
 
 def _distances(middles: Sequence[float], intervals: Sequence[tuple[float, float]]) -> list[list[float]]:

@@ -121,9 +121,9 @@ def _first_calls(cell: Cell | Case) -> tuple[float, float]:
     torch.set_num_threads(cell.threads)
     first = timing.time_once(_call(cell)) / _calls(cell)
     compiles = cell.backend == workloads.COMPILED if isinstance(cell, Cell) else cell.candidate.compiled
-    if first > _LONG and not compiles:
-        return first, first
-    return first, timing.time_once(_call(cell)) / _calls(cell)
+    next_one = timing.time_once(_call(cell)) / _calls(cell) if first <= _LONG or compiles else first
+    _expected[cell] = next_one
+    return first, next_one
 
 
 def _turn(key: Key, threads: int, at_least: float) -> list[float]:
