@@ -76,8 +76,9 @@ struct mamba : Plain<Real> {
 
 // The rules with α = e^z and β = ∫₀^Δ e^{A(Δ−τ)} P(τ) dτ, where P(τ) = Σ_j p_j τ^{j−1}/(j−1)!. With x_j = Δ^j φ_j(z):
 //   β = Σ_j p_j x_j        dx_j/dΔ = x_{j−1}        dx_j/dA = Δ·x_j − j·x_{j+1} = (Δ·x_{j−1} − j·x_j)/A
-// Put the ladder x_1 = (e^z − 1)/A, x_2 = w/A² with w = e^z − 1 − z, x_3 = (x_2 − Δ²/2)/A, … into β, and it is linear in
-// e^z − 1 and w, with weights that depend on A alone: that is how step computes it. A rule is its p.
+// Put the ladder x_1 = (e^z − 1)/A, x_2 = (x_1 − Δ)/A, x_3 = (x_2 − Δ²/2)/A, … into β, and it is linear in e^z − 1 and the
+// powers of Δ, with weights that depend on A alone: that is how step computes it. Without x_1 that would cancel where z is
+// small, and w = e^z − 1 − z takes the place of e^z − 1. A rule is its p.
 template <class Real, class Rule>
 struct Hold {
   using V = Vec<Real>;
@@ -89,12 +90,16 @@ struct Hold {
     V input;
     TUSTIN_INLINE Token(V delta, V u) : Powers<Real>(delta), input(u) {}
   };
+  static constexpr int kPowers = p1 == 0 ? 0 : p4 != 0 ? 3 : p3 != 0 ? 2 : p2 != 0 ? 1 : 0;  // of Δ in β
   struct Channel {
     V A, inverse_A;
-    V w, d2, d3;  // the weights of w, Δ²/2 and Δ³/6 in β
-    bool exact;   // some |A| is too small for the quick ladder
-    TUSTIN_INLINE Channel(V A, V i)
-        : A(A), inverse_A(i), w(i * i * (p2 + i * (p3 + i * p4))), d2(-i * (p3 + i * p4)), d3(-i * p4) {
+    V e;                         // the weight in β of e^z − 1; of w where there is no x_1
+    V d[kPowers ? kPowers : 1];  // the weights of −Δ, −Δ²/2 and −Δ³/6
+    bool exact;                  // some |A| is too small for the quick ladder
+    TUSTIN_INLINE Channel(V A, V i) : A(A), inverse_A(i) {
+      const V d3 = i * p4, d2 = i * (p3 + d3), d1 = i * (p2 + d2), all[] = {d1, d2, d3};
+      e = i * (p1 + d1);
+      for (int j = 0; j < kPowers; ++j) d[j] = all[j];
       Real size[kLanes<Real>];
       store(size, magnitude(A));
       exact = false;
@@ -109,17 +114,14 @@ struct Hold {
       return h * x.expm1 + (beta(x) * (t.input * B) + h);
     }
     const Exponential<Real, fast> e(t.d1 * c.A);
-    const V expm1 = e.minus_one();
     kept = e.minus_one_minus_z();
-    const V w = p1 != 0 ? expm1 - e.z : kept;  // what the difference loses for small z is nothing beside x_1
-    V rest{};                                  // β − p_1 x_1
-    if constexpr (p2 != 0 || p3 != 0 || p4 != 0) rest = w * c.w;
-    if constexpr (p3 != 0) rest += t.d2 * c.d2;
-    if constexpr (p4 != 0) rest += t.d3 * c.d3;
     const V v = t.input * B;
-    if constexpr (p1 == 0) return h * expm1 + (rest * v + h);
-    const V zoh = expm1 * (c.inverse_A * v + h) + h;
-    return p2 != 0 ? rest * v + zoh : zoh;
+    if constexpr (p1 == 0) return h * e.minus_one() + (kept * (c.e * v) + h);
+    V rest = h;  // and what hangs on no exponential
+    if constexpr (kPowers == 1) rest -= t.d1 * c.d[0] * v;
+    if constexpr (kPowers == 2) rest -= (t.d1 * c.d[0] + t.d2 * c.d[1]) * v;
+    if constexpr (kPowers == 3) rest -= (t.d1 * c.d[0] + (t.d2 * c.d[1] + t.d3 * c.d[2])) * v;
+    return e.minus_one() * (c.e * v + h) + rest;
   }
   template <bool fast>
   static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel& c, V kept) {

@@ -52,14 +52,14 @@ TUSTIN_INLINE Vec<Real> polynomial(Vec<Real> x, const Real (&c)[terms]) {
 template <class Real, bool bounded = false>
 struct Exponential {
   using V = Vec<Real>;
-  V z, inside, s, r, r2_q, k;
+  V z, s, r, r2_q;
 
   TUSTIN_INLINE explicit Exponential(V x) {
     using K = Constants<Real>;
     z = x;
-    inside = bounded ? x : at_most(splat(K::kMaxExponent), at_least(splat(K::kMinExponent), x));
+    const V inside = bounded ? x : at_most(splat(K::kMaxExponent), at_least(splat(K::kMinExponent), x));
     const V rounded = inside * Real(1.44269504088896340736) + K::kRound;
-    k = rounded - K::kRound;
+    const V k = rounded - K::kRound;
     r = inside - k * Real(0.69314718055994530942);
     if (sizeof(Real) == 8) r -= k * Real(2.3190468138462996e-17);  // what ln2 loses in a double
     s = {power_of_two(rounded.low), power_of_two(rounded.high)};
@@ -69,11 +69,8 @@ struct Exponential {
     return (Register<Real>)((Integers<Real>)rounded << Constants<Real>::kMantissa);
   }
   TUSTIN_INLINE V minus_one() const { return s * (r2_q + r) + (s - 1); }
-  // e^z − 1 − z = s·r²q + (s − 1)(1 + r) − k·ln2. Where |z| is small, k = 0 and s = 1: only r²q is left, nothing cancels.
-  TUSTIN_INLINE V minus_one_minus_z() const {
-    const V grown = s - 1, w = s * r2_q + (grown * r + (grown - k * Real(0.69314718055994530942)));
-    return bounded ? w : w + (inside - z);
-  }
+  // e^z − 1 − z = s·r²q + (s·r + (s − 1) − z). Where |z| is small the bracket is 0 to the bit, so nothing cancels.
+  TUSTIN_INLINE V minus_one_minus_z() const { return s * r2_q + ((s * r + (s - 1)) - z); }
 };
 
 template <class Real>

@@ -13,7 +13,7 @@
 namespace TUSTIN_LEVEL {
 
 constexpr int kChunk = TUSTIN_CHUNK;
-constexpr int kMaxChannel = 6;  // vectors in the largest Method::Channel
+constexpr int kMaxChannel = 7;  // vectors in the largest Method::Channel
 
 // Scratch memory of one thread, handed out in vector-aligned pieces.
 class Arena {
