@@ -26,8 +26,8 @@ _PASSES = {
 LEGEND = f"""\
 ViM-tiny at 224²: D {D}, N {N}, L {L}; {BATCHES[""]} samples, and {BATCHES[_SEGMENTS]} where time is cut into segments.
 registers: of a thread, with inputs of {{dtypes}}. spills: over all of these. shared: bytes of a program.
-From instructions on: of one lane per token and state with inputs of {{first}}; for the convolution per token and
-channel. zoh: instructions relative to zoh's."""
+all: instructions of one lane per token and state, with inputs of {{first}}; for the convolution per token and channel.
+zoh: relative to zoh's. After it those of some kinds; load and store are those of global memory."""
 ESTIMATED = """\
 Least microseconds of a pass of the scan, and of the convolution, with inputs of {first}, by what limits it: memory (the
 bytes of all arguments, each once), issue (one instruction per warp and cycle) or units (of arithmetic, or of loads and
@@ -56,8 +56,8 @@ def _sorted(found: Sequence[Found]) -> list[Found]:
 
 def _kernel_table(group: list[Found], found: Sequence[Found]) -> Any:
     table = _table(
-        *("", "registers", "spills", "shared", "instructions", "zoh"),
-        *("float", "special", "integer", "loads", "stores"),
+        *("", "registers", "spills", "shared", "all", "zoh"),
+        *("float", "special", "int", "load", "store"),
     )
     for method in dict.fromkeys(one.case.method for one in group):
         same = [one for one in group if one.case.method == method]
@@ -97,11 +97,11 @@ def _table(*header: str) -> Any:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, header_style="bold")
     for number, name in enumerate(header):
         table.add_column(name, justify="right" if number else "left", no_wrap=True)
     return table
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+    return "" if value is None else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
