@@ -11,11 +11,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
-from torchvision.transforms.v2.functional import pil_to_tensor, to_pil_image
-from torchvision.utils import draw_segmentation_masks
+from torchvision.transforms.v2.functional import pil_to_tensor
 
 from .data.coco import as_results
 from .drawing import colours, write_png
@@ -90,14 +90,15 @@ def draw(image: Image.Image, shown: dict[str, Tensor], names: Sequence[str]) -> 
     """The image with the mask, the box, the name and the score of every object, in the colour of its class."""
     palette = [tuple(colour) for colour in colours(int(max(shown["labels"].tolist(), default=0)) + 1).tolist()]
     chosen = [palette[label] for label in shown["labels"].tolist()]
-    if chosen:
-        masks = shown["masks"][:, 0] > 0.5
-        image = to_pil_image(draw_segmentation_masks(pil_to_tensor(image), masks, OPACITY, chosen))
+    tinted = np.array(image)
+    for mask, colour in reversed(list(zip(shown["masks"][:, 0].numpy() > 0.5, chosen, strict=True))):
+        tinted[mask] = colour  # the best on top
+    image = Image.blend(image, Image.fromarray(tinted), OPACITY)
     size = max(11, min(image.size) // 30)
     font = ImageFont.load_default(size)
     pen = ImageDraw.Draw(image)
     objects = zip(shown["boxes"].tolist(), shown["scores"].tolist(), names, chosen, strict=True)
-    for (left, top, right, bottom), score, name, colour in reversed(list(objects)):  # the best on top
+    for (left, top, right, bottom), score, name, colour in reversed(list(objects)):
         pen.rectangle((left, top, right, bottom), outline=colour, width=max(1, size // 6))
         text = f"{name} {score:.2f}"
         place = max(0, min(left, image.width - font.getlength(text))), max(0, top - size - 2)

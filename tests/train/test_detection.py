@@ -257,21 +257,23 @@ def test_predict_draws_and_tells(run, shapes, tmp_path, capsys):
 
 
 def test_predict_draws_objects_in_colour():
+    """Two that overlap, best first: where both are, the best is seen, and the image through it."""
     from tustin.predict_boxes import draw
 
     shown = {
-        "boxes": torch.tensor([[10.0, 30.0, 40.0, 60.0]]),
-        "scores": torch.tensor([0.9]),
-        "labels": torch.tensor([1]),
-        "masks": torch.zeros(1, 1, 80, 80),
+        "boxes": torch.tensor([[10.0, 30.0, 40.0, 60.0], [20.0, 30.0, 70.0, 60.0]]),
+        "scores": torch.tensor([0.9, 0.8]),
+        "labels": torch.tensor([1, 2]),
+        "masks": torch.zeros(2, 1, 80, 80),
     }
     shown["masks"][0, 0, 35:55, 15:35] = 1
-    picture = draw(Image.new("RGB", (80, 80), "white"), shown, ["cat"])
-    pixels = picture.load()
-    assert pixels[10, 45] != (255, 255, 255)  # the edge of the box
-    assert pixels[25, 45] not in ((255, 255, 255), pixels[10, 45])  # the mask, through which the image shows
-    assert pixels[12, 32] == (255, 255, 255)  # inside the box, outside the mask
-    assert pixels[70, 70] == (255, 255, 255)
+    shown["masks"][1, 0, 35:55, 25:65] = 1
+    pixels = draw(Image.new("RGB", (80, 80), "white"), shown, ["cat", "dog"]).load()
+    assert pixels[10, 45] != (255, 255, 255)  # the edge of the first box
+    assert pixels[18, 45] == pixels[30, 45] != pixels[50, 45]  # the first mask, both, the second
+    assert pixels[18, 45] not in ((255, 255, 255), pixels[10, 45])
+    assert pixels[12, 56] == (255, 255, 255)  # inside the box, outside the mask
+    assert pixels[75, 75] == (255, 255, 255)
 
 
 def test_predict_of_another_task_is_refused(run, shapes, capsys):

@@ -19,7 +19,7 @@ COLOURS = ((220, 60, 60), (60, 200, 60), (70, 90, 230))
 
 
 def write_shapes(path: str | Path, train: int, val: int, side: int = 64, seed: int = 0) -> Path:
-    """A folder with so many images of one to three shapes to train and to evaluate on; every eighth image shows none."""
+    """A folder with so many images of up to three shapes to train and to evaluate on; every eighth image shows none."""
     root = Path(path)
     random = np.random.default_rng(seed)
     (root / "annotations").mkdir(parents=True)
