@@ -581,7 +581,7 @@ def test_every_form_is_written_where_it_was_asked_for(measured, capsys, tmp_path
     page = tmp_path / "docs" / "page.md"
     (tmp_path / "docs" / "images").mkdir(parents=True)
     block = files.INFERENCE
-    page.write_text(f"before\n{files.SCAN.begin}\nkept\n{files.SCAN.end}\n{block.begin}\nold\n{block.end}\nafter\n")
+    page.write_text(f"before\n{files.SCAN.begin}\nkept\n{files.SCAN.end}\n{block.begin}\nstale\n{block.end}\nafter\n")
     picture, table = page.parent / "images" / "inference.png", tmp_path / "tables.tex"
     argv = [
         "bench",
@@ -599,7 +599,7 @@ def test_every_form_is_written_where_it_was_asked_for(measured, capsys, tmp_path
     assert main([*argv, "--out", str(tmp_path / "new" / "folder")]) == 0
     text = page.read_text(encoding="utf-8")
     assert text.startswith(f"before\n{files.SCAN.begin}\nkept\n")
-    assert "old" not in text
+    assert "stale" not in text
     assert "Measured by `tustin bench inference --methods zoh,bil --batch-sizes 1,8 --threads 2`. AMD EPYC" in text
     assert "![inference](images/inference.png)" in text
     assert "### Fastest rule per batch size" in text

@@ -11,7 +11,7 @@ import torch
 from . import models, workloads
 from .models import Case
 
-ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "16384", "MALLOC_TRIM_THRESHOLD_": "4096"}
 """Of the process that measures: glibc then keeps nothing of a call that could hide what the next one needs."""
 
 USABLE = 0.8

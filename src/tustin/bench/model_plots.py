@@ -10,6 +10,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from ..discretize import METHODS
 from ..discretize.picture import Look, save_figure
@@ -128,5 +129,7 @@ def _growth(
         ax.axvspan(*found, color="#009E73", alpha=0.1, linewidth=0, label="where they cross")
     ax.set(xscale="log", yscale="log", xlabel="side of the image (px)", ylabel=unit, title=title)
     ax.set_xticks(result.options.sizes, [str(size) for size in result.options.sizes])
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter("{x:g}")
     ax.minorticks_off()
     ax.legend(frameon=False)
