@@ -10,6 +10,7 @@ from torch import nn
 
 from ..discretize.base import unknown
 from .checkpoint import describe, load, save
+from .detector import Detector
 from .diagnose import Diagnosis, diagnose
 from .mixer import Mixer
 from .pyramid import FeaturePyramid
@@ -20,6 +21,7 @@ from .weights import CheckpointError, LoadReport, load_checkpoint
 
 __all__ = [
     "CheckpointError",
+    "Detector",
     "Diagnosis",
     "FeaturePyramid",
     "LoadReport",
