@@ -15,6 +15,7 @@ from tests.interpreter import patch_once, round_as_a_gpu_does
 from tests.native import Arguments, run, weight_for
 from tests.scan.test_native import assert_same_bits
 from tests.scan.test_native_accuracy import arguments_of, covering, name_of
+from tests.scan.test_op import operator_arguments
 from tests.systems import OPTIONAL, cast, system
 from tests.tolerances import DERIVATIVES, SCAN, VALUES, assert_close
 from tustin import METHODS, selective_scan
@@ -290,6 +291,15 @@ def test_nan_is_neither_hidden_nor_spread(reverse: bool) -> None:
 
 
 # ── the operator ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("own_caches")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # opcheck looks at it
+@pytest.mark.parametrize(("form", "optional"), [("constant", ()), ("grouped", OPTIONAL)], ids=["bare", "all"])
+def test_opcheck(form: str, optional: tuple[str, ...]) -> None:
+    """PyTorch's own examination: what the operator returns is laid out as it says beforehand."""
+    arguments = operator_arguments(system(1, 4, 3, 2, B=form, optional=optional), "zoh")
+    torch.library.opcheck(torch.ops.tustin.selective_scan.default, arguments)
 
 
 def test_warm_up_leaves_nothing_behind() -> None:
