@@ -372,6 +372,11 @@ def test_the_grid_has_all_candidates_and_batch_sizes():
     assert "zoh again" not in rows(tables["memory"])
 
 
+@pytest.mark.parametrize(("peak", "text"), [(None, "–"), (70_000, "< 2"), (2 << 20, "2"), (47_600_000, "45")])
+def test_memory_is_told_as_exactly_as_it_is_known(peak, text):
+    assert inference_tables.memory_text(peak) == text
+
+
 def test_checks_are_about_the_worst_rule():
     checks = made_up().checks()
     assert checks[0].claim == "batch 1, throughput : zoh's, worst rule"

@@ -197,7 +197,7 @@ def memory_table(result: Result) -> Table:
         "memory",
         "Peak memory (MiB)",
         lambda case: memory_text(peaks.get(case)),
-        "What one call needs beside weights and images, in a process of its own.",
+        "What one call needs beside weights and images, in a process of its own, to about 2 MiB.",
     )
     measured = {case.candidate.name for case in peaks}
     return Table(table.name, table.title, table.header, [row for row in table.rows if row[0] in measured], table.note)
@@ -219,7 +219,13 @@ def _latency(seconds: Sequence[float], batch: int) -> str:
 
 
 def memory_text(peak: int | None) -> str:
-    return NOTHING if peak is None else number(peak / 2**20)
+    """In MiB, as exactly as a system counts that updates the peak of a process now and then."""
+    if peak is None:
+        return NOTHING
+    return f"{peak / 2**20:.0f}" if peak >= _COUNTED else f"< {_COUNTED >> 20}"
+
+
+_COUNTED = 2 << 20
 
 
 def ratio_text(ratio: Ratio) -> str:

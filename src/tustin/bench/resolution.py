@@ -145,7 +145,7 @@ def tables(result: Result) -> list[Table]:
             (*header, *(f"{name} (MiB)" for name in names)),
             rows,
             f"Medians; the ratio is that of the times within a round, with its {CONFIDENCE:.0%} interval. Memory: what "
-            "a call needs beside weights and image.",
+            "a call needs beside weights and image, to about 2 MiB.",
         )
     ]
 
