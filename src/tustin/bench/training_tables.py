@@ -27,8 +27,8 @@ def _steps(result: Result, batch: int) -> Table:
         (*header, f"{A100}: against {BASELINE}"),
         [_row(result, candidate, batch) for candidate in result.candidates],
         f"Against {BASELINE}: median over the rounds, and its {CONFIDENCE:.0%} interval; {BASELINE} again shows the "
-        "noise. Memory: what a step needs beside weights and images, to about 2 MiB. The column of the paper is printed in "
-        f"{SOURCE} for CIFAR-100 and was not measured here.",
+        "noise. Memory: what a step needs beside weights and images, to about 2 MiB. The column of the paper is "
+        f"printed in {SOURCE} for CIFAR-100 and was not measured here.",
         frozenset({"beyond noise"}),
     )
 
