@@ -51,7 +51,6 @@ LEARNING = {
     "optim__batch_size": 4,
     "optim__base_lr": 0.384,
     "run__eval_updates": 160,
-    "run__threads": None,
 }
 
 
