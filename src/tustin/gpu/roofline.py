@@ -34,8 +34,8 @@ GPUS = {
 _UNITS = {
     "float": ("float",),
     "integer": ("integer",),
-    "special": ("special", "exchange"),
-    "memory": ("global load", "global store", "shared", "spill"),
+    "special": ("special",),
+    "memory": ("global load", "global store", "shared", "spill", "exchange"),
 }
 
 
