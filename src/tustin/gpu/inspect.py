@@ -24,7 +24,7 @@ _KINDS: dict[str, dict[str, str]] = {  # the first pattern that fits the whole o
         "special": r"MUFU.*",
         "move": r"MOV.*|U?MOV.*|IMAD\.MOV.*|HFMA2.*|CS2R.*|S2U?R.*|U?LDC.*|R2UR.*|U?PRMT.*",
         "float": r"F(?:FMA|MUL|ADD|SEL|SETP|MNMX|SET|CHK|SWZADD).*|F2.*|D(?:FMA|MUL|ADD|SETP).*",
-        "integer": r"U?(?:IADD|IMAD|VIMNMX|ISETP|IABS|IMNMX|LEA|LOP|SHF|SGXT|SEL|PLOP|P2R|R2P|VIADD|I2|POPC|FLO|BREV|VOTE).*",
+        "integer": r"U?(?:V?IADD|V?IMNMX|IMAD|ISETP|IABS|LEA|LOP|SHF|SGXT|SEL|PLOP|P2R|R2P|I2|POPC|FLO|BREV|VOTE).*",
         "control": r"BRA.*|EXIT.*|BSSY.*|BSYNC.*|BREAK.*|CALL.*|RET.*|NOP.*|WARPSYNC.*|DEPBAR.*|YIELD.*|ERRBAR.*",
     },
     "hip": {
