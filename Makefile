@@ -7,7 +7,7 @@ READY := $(VENV)/ready
 .PHONY: demo test lint bench sanitize aarch64 clean
 
 demo: $(READY)  ## the paper's six rules on the digits, seven seeds each; about five minutes on two cores
-	$(BIN)/tustin study digits --seeds 7 --run.device cpu --out runs/demo
+	$(BIN)/tustin study digits --seeds 7 --epochs 16 --run.device cpu --out runs/demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
