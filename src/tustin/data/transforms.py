@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from PIL import Image, ImageOps
 from timm.data import create_transform
+from timm.data.auto_augment import AugmentOp
 from torchvision import transforms as T
 
 from .images import Transform
@@ -27,6 +30,9 @@ def for_training(
         mean=facts["mean"],
         std=facts["std"],
     )
+    for operation in _operations(transform.transforms):
+        if operation.name.startswith("Posterize"):
+            operation.aug_fn = _posterize
     if crop == "padded":  # instead of a crop of random size, timm's first step
         transform.transforms[:1] = [T.Resize(size), T.RandomCrop(size, padding=[side // 8 for side in reversed(size)])]
     elif crop == "none":
@@ -39,3 +45,17 @@ def for_evaluation(facts: dict[str, Any]) -> Transform:
     chosen = {name: facts[name] for name in ("input_size", "interpolation", "mean", "std", "crop_pct", "crop_mode")}
     transform: Transform = create_transform(**chosen)
     return transform
+
+
+def _operations(steps: Any) -> Iterator[AugmentOp]:
+    """Every operation of timm's automatic augmentation, whichever of its policies holds them."""
+    for step in steps:
+        if isinstance(step, AugmentOp):
+            yield step
+        else:
+            yield from _operations(step if isinstance(step, list) else getattr(step, "ops", getattr(step, "policy", [])))
+
+
+def _posterize(image: Image.Image, bits: int, **_: Any) -> Image.Image:
+    """timm's, which asks for no bits at all at its strongest: Pillow 13 refuses what used to give a black image."""
+    return ImageOps.posterize(image, bits) if bits else Image.new(image.mode, image.size)
