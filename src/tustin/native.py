@@ -6,6 +6,7 @@ name before, and runs on as many threads as torch does; the results do not depen
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import mmap
@@ -19,6 +20,7 @@ from torch import Tensor
 
 LEVEL_VARIABLE = "TUSTIN_CPU_LEVEL"
 LIBRARY_VARIABLE = "TUSTIN_NATIVE_LIBRARY"
+MEMORY_VARIABLE = "TUSTIN_KEEP_MEMORY"
 
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 """What the kernels read and write, by its number in csrc/scan.h."""
@@ -26,6 +28,7 @@ DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 
 _ABSENT = (0,) * 6
 _LARGE_BYTES = 8 << 20
 _HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux only
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 _forked = False
 
 
@@ -106,7 +109,24 @@ def library() -> Any:
     level = os.environ.get(LEVEL_VARIABLE)
     if level and loaded.tustin_set_cpu_level(level.encode()):
         raise OSError(f"{LEVEL_VARIABLE}={level} is unknown or not available on this CPU (baseline, v2, v3, v4)")
+    if os.environ.get(MEMORY_VARIABLE) != "0":
+        _keep_freed_memory()
     return loaded
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc keep up to 1 GiB of freed memory for the next tensor, unless the environment says what it should do.
+
+    By itself it gives back the memory of each tensor of a few megabytes when that is freed, and the next one pays for
+    every page anew: at the sizes of a vision model, up to a third of its time. This concerns the whole process.
+    """
+    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
+        return
+    with contextlib.suppress(AttributeError):  # not glibc
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_TRIM_THRESHOLD, 1 << 30)
+        if not mallopt(_M_MMAP_THRESHOLD, 256 << 20):
+            mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the most that glibc before 2.35 takes
 
 
 def _library_path() -> Path:

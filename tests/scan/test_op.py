@@ -1,6 +1,7 @@
 """The scan as a PyTorch operator: what traces, transforms or moves it must see the same function."""
 
 import multiprocessing
+import platform
 import threading
 from typing import Any
 
@@ -171,6 +172,26 @@ def test_cpu_level_from_the_environment() -> None:
     lowest = "v2" if native.cpu_level() != "baseline" else "baseline"
     assert run_python(code, TUSTIN_CPU_LEVEL=lowest).stdout.strip() == lowest
     assert "TUSTIN_CPU_LEVEL=v9 is unknown" in run_python(code, TUSTIN_CPU_LEVEL="v9").stdout
+
+
+FAULTS = """
+import resource, torch
+from tustin import native
+native.library()
+def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5): torch.ones(1 << 22)
+start = faults()
+for _ in range(20): torch.ones(1 << 22)
+print((faults() - start) // 20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc that gives memory back")
+def test_freed_memory_is_kept_unless_the_environment_says_otherwise() -> None:
+    """A tensor of 16 MiB is 4096 pages; one that lies where another was costs none of them."""
+    assert int(run_python(FAULTS).stdout) < 400
+    for setting in ({"TUSTIN_KEEP_MEMORY": "0"}, {"MALLOC_MMAP_THRESHOLD_": "65536"}):
+        assert int(run_python(FAULTS, **setting).stdout) > 4000
 
 
 MEMORY = """

@@ -114,9 +114,13 @@ struct Hold {
       return h * x.expm1 + (beta(x) * (t.input * B) + h);
     }
     const Exponential<Real, fast> e(t.d1 * c.A);
-    kept = e.minus_one_minus_z();
     const V v = t.input * B;
-    if constexpr (p1 == 0) return h * e.minus_one() + (kept * (c.e * v) + h);
+    if constexpr (p1 == 0) {
+      V expm1;
+      e.minus_one(expm1, kept);
+      return h * expm1 + (kept * (c.e * v) + h);
+    }
+    kept = e.minus_one_minus_z();
     V rest = h;  // and what hangs on no exponential
     if constexpr (kPowers == 1) rest -= t.d1 * c.d[0] * v;
     if constexpr (kPowers == 2) rest -= (t.d1 * c.d[0] + t.d2 * c.d[1]) * v;

@@ -57,9 +57,9 @@ struct Float16 {
 template <class Element>
 constexpr bool kIsHalf = false;
 template <>
-constexpr bool kIsHalf<BFloat16> = true;
+inline constexpr bool kIsHalf<BFloat16> = true;
 template <>
-constexpr bool kIsHalf<Float16> = true;
+inline constexpr bool kIsHalf<Float16> = true;
 
 template <class Real, class Element>
 TUSTIN_INLINE Real to_real(Element x) {

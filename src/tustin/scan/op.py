@@ -16,12 +16,13 @@ from ..discretize import Method
 from ..native import in_huge_pages
 from . import native
 
+_INTERPRETED = interpreted()
 _GRADIENTS = ("u", "delta", "A", "B", "C", "D", "z", "delta_bias", "initial_state")
 
 
 def _kernels(u: Tensor) -> Any:
     """The fused code for the device of u: C++, or Triton, which is imported only where it runs."""
-    if u.device.type == "cpu" and not interpreted():
+    if u.is_cpu and not _INTERPRETED:
         return native
     from . import triton
 
