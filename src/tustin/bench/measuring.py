@@ -20,14 +20,14 @@ Report = Callable[[str, int, int], None]
 
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
 """Of the processes that are timed. glibc would give freed memory back to the system, and every tensor would start with
-page faults: 15 to 20 % of an inference."""
+page faults."""
 
 PROCESSES = 2
 MOST_ROUNDS, FEWEST_ROUNDS = 24, 10
 """With fewer than ten nothing could be claimed of six rules."""
 TURN = 0.2
 """Seconds of a turn; quick cases are called again and again for this long."""
-FOR_SCALE = 4
+FOR_SCALE = 2
 """Rounds in which the reference backend takes part: it is slow, and no claim depends on it."""
 BUDGET = 480.0
 """Seconds for everything, where the number of rounds is not given."""

@@ -86,10 +86,10 @@ def get_method(method: str | Method) -> Method:
 
 
 def unknown(what: str, name: object, known: Sequence[str]) -> str:
-    """The sentence for a name that does not exist: the valid ones and the closest match."""
+    """The sentence for a name that does not exist: the closest match, and the valid ones unless they are very many."""
     close = difflib.get_close_matches(str(name), known, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"unknown {what} {name!r}{hint}; known: {', '.join(known)}"
+    return f"unknown {what} {name!r}{hint}" + ("" if close and len(known) > 30 else f"; known: {', '.join(known)}")
 
 
 def _check_facts(method: Method) -> None:
