@@ -53,7 +53,8 @@ def _operations(steps: Any) -> Iterator[AugmentOp]:
         if isinstance(step, AugmentOp):
             yield step
         else:
-            yield from _operations(step if isinstance(step, list) else getattr(step, "ops", getattr(step, "policy", [])))
+            inside = step if isinstance(step, list) else getattr(step, "ops", getattr(step, "policy", []))
+            yield from _operations(inside)
 
 
 def _posterize(image: Image.Image, bits: int, **_: Any) -> Image.Image:
