@@ -44,7 +44,9 @@ class Options:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options to the parser of `tustin bench scan`."""
-    parser.add_argument("--quick", action="store_true", help="two or three minutes: fewer shapes and repeats, no slow peers")
+    parser.add_argument(
+        "--quick", action="store_true", help="two or three minutes: fewer shapes and repeats, no slow peers"
+    )
     parser.add_argument(
         "--methods", nargs="+", type=arguments.method, metavar="NAME", help="only these rules (default: all)"
     )
