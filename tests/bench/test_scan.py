@@ -174,8 +174,8 @@ def test_rates_follow_the_model():
     mamba = rates["mamba"]
     assert mamba.updates == pytest.approx(5e9)
     assert mamba.gemm_ratio == pytest.approx(40)
-    assert mamba.attainable == pytest.approx(200e9 / 20)
-    assert mamba.share == pytest.approx(20 / 40)
+    assert mamba.attainable == pytest.approx(200e9 / 18)
+    assert mamba.share == pytest.approx(18 / 40)
     assert mamba.traffic == pytest.approx(5e9 * 12 / 16)
     assert mamba.traffic_share == pytest.approx(5e9 * 12 / 16 / 20e9)
 
@@ -279,7 +279,7 @@ def test_tables_fit_and_lose_nothing(monkeypatch, capsys, width):
     assert sum(row[:2] == ["native", "hoh3"] for row in rows) == (8 if width == 80 else 4)  # batch sizes times modes
     entries = [entry for row in rows if row[:2] == ["native", "bil"] for entry in row if entry.endswith("x")]
     assert entries == ["160x"] * 16
-    assert ["mamba", "10", "10.00", "5.00", "50%", "40.0", "19%"] in rows
+    assert ["mamba", "9", "11.11", "5.00", "45%", "40.0", "19%"] in rows
     assert ["GEMM", "FLOP/s", ":", "updates/s,", "mamba,", "stretch", "≤", "30", "40", "no"] in rows
     assert "torch.compile: L up to 64 only" in out
 
