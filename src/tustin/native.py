@@ -118,7 +118,7 @@ def _keep_freed_memory() -> None:
     """Have glibc keep up to 1 GiB of freed memory for the next tensor, unless the environment says what it should do.
 
     By itself it gives back the memory of each tensor of a few megabytes when that is freed, and the next one pays for
-    every page anew: at the sizes of a vision model, up to a third of its time. This concerns the whole process.
+    every page anew. This concerns the whole process.
     """
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         return

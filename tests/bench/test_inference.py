@@ -164,7 +164,7 @@ def test_memory_is_measured_apart_and_half_of_the_rounds_in_a_fresh_process(work
     assert all(worker.calls[-1] == ("close", None) for worker in workers)
     assert found.rounds == 6
     for case, rounds in found.seconds.items():
-        assert len(rounds) == (measuring.FOR_SCALE if case.candidate.backend == "reference" else 6)
+        assert len(rounds) == (2 if case.candidate.backend == "reference" else 6)
     turns = [[case for kind, case in worker.calls if kind == "turn"] for worker in of_time]
     assert len(turns[0]) == len(turns[1])
     first_rounds = turns[0][: len(turns[0]) // 3]
