@@ -1,8 +1,4 @@
-"""The fused convolution as a PyTorch operator: the C interface of csrc/conv.h, Triton, its shapes and its gradient.
-
-Registered piece by piece, not with `torch.library.custom_op`: a model calls this dozens of times per forward pass, and
-what that adds around each call would be a good part of the time of a small one.
-"""
+"""The fused convolution as a PyTorch operator: the C interface of csrc/conv.h, Triton, its shapes and its gradient."""
 
 from __future__ import annotations
 
@@ -15,8 +11,10 @@ import torch
 from torch import Tensor
 
 from .. import native
-from ..accelerator import GPUS, interpreted
+from ..accelerator import interpreted
+from ..operators import register
 
+_INTERPRETED = interpreted()
 _CONV = Struct(f"@4i4q{native.TENSOR * 8}")  # TustinConv of csrc/conv.h
 
 
@@ -70,7 +68,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _gradient(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, bias = ctx.saved_tensors
-    d_x, d_weight, d_bias = torch.ops.tustin.causal_conv_backward(d_out, x, weight, bias, ctx.silu, ctx.reverse)
+    d_x, d_weight, d_bias = _conv_backward(d_out, x, weight, bias, ctx.silu, ctx.reverse)
     return d_x, d_weight, None if bias is None else d_bias, None, None
 
 
@@ -78,36 +76,31 @@ def _refuse_second_derivative(ctx: Any, *gradients: Any) -> None:
     raise NotImplementedError("causal_conv: this backend has no second derivatives; use backend='reference'")
 
 
-def _triton_forward(*arguments: Any) -> Tensor:
+def _forward(x: Tensor, *arguments: Any) -> Tensor:
+    return _triton().forward(x, *arguments) if _on_triton(x) else _native_forward(x, *arguments)
+
+
+def _backward(d_out: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return _triton().backward(d_out, *arguments) if _on_triton(d_out) else _native_backward(d_out, *arguments)
+
+
+def _on_triton(x: Tensor) -> bool:
+    return _INTERPRETED or not x.is_cpu
+
+
+def _triton() -> Any:
     from . import triton  # here, because importing Triton takes a second and not every machine has it
 
-    return triton.forward(*arguments)
-
-
-def _triton_backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    from . import triton
-
-    return triton.backward(*arguments)
+    return triton
 
 
 _ARGUMENTS = "Tensor x, Tensor weight, Tensor? bias, bool silu, bool reverse"
 
-_TRITON = (_triton_forward, _triton_backward)
-_IMPLEMENTATIONS = {
-    "cpu": _TRITON if interpreted() else (_native_forward, _native_backward),
-    **dict.fromkeys(GPUS, _TRITON),
-}
-
-torch.library.define("tustin::causal_conv", f"({_ARGUMENTS}) -> Tensor")
-torch.library.register_fake("tustin::causal_conv", _forward_fake)
-torch.library.register_autograd("tustin::causal_conv", _gradient, setup_context=_setup_context)
-
-torch.library.define("tustin::causal_conv_backward", f"(Tensor d_out, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor)")
-torch.library.register_fake("tustin::causal_conv_backward", _backward_fake)
-torch.library.register_autograd("tustin::causal_conv_backward", _refuse_second_derivative)
-
-for _device, (_run_forward, _run_backward) in _IMPLEMENTATIONS.items():
-    torch.library.impl("tustin::causal_conv", _device, _run_forward)
-    torch.library.impl("tustin::causal_conv_backward", _device, _run_backward)
-
-conv = torch.ops.tustin.causal_conv.default
+conv = register("causal_conv", f"({_ARGUMENTS}) -> Tensor", _forward, _forward_fake, _gradient, _setup_context)
+_conv_backward = register(
+    "causal_conv_backward",
+    f"(Tensor d_out, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor)",
+    _backward,
+    _backward_fake,
+    _refuse_second_derivative,
+)

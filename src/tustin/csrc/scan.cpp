@@ -21,15 +21,14 @@ void forward(Task<Real>& t) {
     for (int m = 0; m < t.blocks; ++m) {
       t.prefetch(t.a.u, m, k + kChunk), t.prefetch(t.a.delta, m, k + kChunk);
       t.load_inputs(m, k, tokens, false);
-      if (t.a.chunk_states)
-        for (int n = 0; n < t.N; ++n)
-          for (int i = 0; i < t.channels(m); ++i) t.chunk_state(k / kChunk, m, n)[i] = t.at(t.h, m)[n * W + i];
+      for (int n = 0; t.a.chunk_states && n < t.N; ++n)
+        t.store_channels(t.chunk_state(k / kChunk, m, n), m, load(t.at(t.h, m) + n * W));
       t.out = t.rows(t.a.out, m, k, t.tile_out);
       const Real* gate = t.a.z.data ? t.gate : nullptr;
       if (Method::kHasFast && t.may_be_fast(m, tokens))
-        t.template recur<Method, constant, true>(m, tokens, gate, t.at(t.h, m), nullptr);
+        t.template recur<Method, constant, true, false>(m, tokens, gate, t.at(t.h, m), nullptr);
       else
-        t.template recur<Method, constant, false>(m, tokens, gate, t.at(t.h, m), nullptr);
+        t.template recur<Method, constant, false, false>(m, tokens, gate, t.at(t.h, m), nullptr);
       t.store_rows(t.a.out, m, k, tokens, t.tile_out);
     }
   }
@@ -151,11 +150,9 @@ template <class Real, class Method, bool constant, bool fast>
 void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, int tokens) {
   using V = Vec<Real>;
   constexpr int W = kLanes<Real>;
-  for (int n = 0; n < t.N; ++n) {
-    store(adj.states + n * W, t.partial(t.chunk_state(k0 / kChunk, m, n), 1, m, Real(0)));
-  }
+  for (int n = 0; n < t.N; ++n) store(adj.states + n * W, t.load_channels(t.chunk_state(k0 / kChunk, m, n), m));
   t.out = {t.tile_out, W};
-  t.template recur<Method, constant, fast>(m, tokens, nullptr, adj.states, adj.kept);
+  t.template recur<Method, constant, fast, true>(m, tokens, nullptr, adj.states, adj.kept);
 
   Rows<Real> d_y = t.load_rows(t.a.d_out, m, k0, tokens, adj.d_y);
   if (t.a.z.data) {  // out = y·z·s with s = sigmoid(z); its derivative by z is y·s·(1 + z(1 − s))
@@ -192,8 +189,9 @@ void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, 
 template <class Real>
 void write_partial_tile(const Task<Real>& t, const Real* tile, void* partial, int64_t k0, int tokens) {
   Real* p = (Real*)partial + (t.batch * Slices(t.a).count() + t.slice) * t.a.L * t.N;
-  for (int k = 0; k < tokens; ++k)
-    for (int n = 0; n < t.N; ++n) p[(k0 + k) * t.N + n] = tile[k * t.pitch + n];
+  constexpr int lanes = kRegisterLanes<Real>;
+  for (int n = 0; n < t.N; n += lanes)
+    store_tile(p + k0 * t.N + n, 1, t.N, t.N - n < lanes ? t.N - n : lanes, tokens, tile + n, t.pitch);
 }
 
 template <class Real, class Method, bool constant>
@@ -207,6 +205,7 @@ void backward(Task<Real>& t, Arena& arena) {
     for (int i = 0; i < kChunk * t.pitch; ++i) adj.tile_B[i] = adj.tile_C[i] = 0;
     for (int m = 0; m < t.blocks; ++m) {
       t.prefetch(t.a.u, m, k0 - kChunk), t.prefetch(t.a.delta, m, k0 - kChunk), t.prefetch(t.a.d_out, m, k0 - kChunk);
+      for (int n = 0; chunk > 0 && n < t.N; ++n) __builtin_prefetch(t.chunk_state(chunk - 1, m, n));
       t.load_inputs(m, k0, tokens, true);
       if (Method::kHasFast && t.may_be_fast(m, tokens))
         backward_block<Real, Method, constant, true>(t, adj, m, k0, tokens);
@@ -220,12 +219,11 @@ void backward(Task<Real>& t, Arena& arena) {
   t.write_state(t.a.partial_A, adj.d_A);
   if (!t.a.groups_B) t.write_state(t.a.partial_B, adj.d_B);
   if (!t.a.groups_C) t.write_state(t.a.partial_C, adj.d_C);
-  for (int m = 0; m < t.blocks; ++m)
-    for (int i = 0; i < t.channels(m); ++i) {
-      const int64_t d = t.batch * t.a.D + t.channel(m) + i;
-      ((Real*)t.a.partial_D)[d] = adj.d_D[m * W + i];
-      ((Real*)t.a.partial_bias)[d] = adj.d_bias[m * W + i];
-    }
+  for (int m = 0; m < t.blocks; ++m) {
+    const int64_t d = t.batch * t.a.D + t.channel(m);
+    t.store_channels((Real*)t.a.partial_D + d, m, load(adj.d_D + m * W));
+    t.store_channels((Real*)t.a.partial_bias + d, m, load(adj.d_bias + m * W));
+  }
 }
 
 // sum[i] = Σ_batch partial[batch][i]
@@ -251,8 +249,14 @@ void sum_over_slices(const TustinScan& a, const void* partial, int64_t groups, c
       const int tokens = a.L - k0 < kChunk ? int(a.L - k0) : kChunk, states = a.N - n < W ? int(a.N - n) : W;
       for (Real& total : tile) total = 0;
       for (int64_t s = 0; s < per_group; ++s)
-        for (int k = 0; k < tokens; ++k)
-          for (int i = 0; i < states; ++i) tile[k * W + i] += p[(s * a.L + k0 + k) * a.N + n + i];
+        for (int k = 0; k < tokens; ++k) {
+          const Real* row = p + (s * a.L + k0 + k) * a.N + n;
+          if (states == W)
+            store_register(tile + k * W,
+                           load_register<Register<Real>>(tile + k * W) + load_register<Register<Real>>(row));
+          else
+            for (int i = 0; i < states; ++i) tile[k * W + i] += row[i];
+        }
       const int64_t token = a.reverse ? a.L - 1 - k0 : k0;
       store_tile<Real>(d, batch * d.stride[0] + group * d.stride[1] + n * d.stride[2] + token * d.stride[3],
                        d.stride[2], a.reverse ? -d.stride[3] : d.stride[3], states, tokens, tile, W);

@@ -241,13 +241,20 @@ struct Task {
 
   // A vector of a per-channel parameter; zero where it is not given.
   V parameter(const void* p, int block) const {
-    return p ? partial((const Real*)p + channel(block), 1, block, Real(0)) : V{};
+    return p ? load_channels((const Real*)p + channel(block), block) : V{};
   }
-  // One number per channel of a block, `step` apart; `beyond` in the lanes after the last.
-  V partial(const Real* p, int64_t step, int block, Real beyond) const {
-    Real v[W];
-    for (int i = 0; i < W; ++i) v[i] = i < channels(block) ? p[i * step] : beyond;
+  // One number per channel of a block; zero in the lanes after the last.
+  V load_channels(const Real* p, int block) const {
+    if (channels(block) == W) return load(p);
+    Real v[W] = {};
+    for (int i = 0; i < channels(block); ++i) v[i] = p[i];
     return load(v);
+  }
+  void store_channels(Real* p, int block, V v) const {
+    if (channels(block) == W) return store(p, v);
+    Real lanes[W];
+    store(lanes, v);
+    for (int i = 0; i < channels(block); ++i) p[i] = lanes[i];
   }
 
   // Asks for the rows of the chunk to come: they lie too far apart for the CPU to see them coming.
@@ -307,13 +314,14 @@ struct Task {
   }
 
   // The recurrence over one chunk, and its output y = (C·h + D u)·gate into `out`; without a gate where that is NULL.
-  // Either the states at `from` are updated in place, or, where there is room for what the backward pass wants to know,
-  // those after each token and what the method keeps are written there.
-  template <class Method, bool constant, bool fast>
+  // Either the states at `from` are updated in place, or, with `keep`, those after each token and what the method keeps
+  // are written for the backward pass, which wants the output only for the gradient of the gate.
+  template <class Method, bool constant, bool fast, bool keep>
   TUSTIN_INLINE void recur(int m, int tokens, const Real* gate, Real* from, Real* kept) const {
     const States<Real, Method, constant> states(*this, m);
     const V skip = parameter(a.D_skip, m);
-    const int N = this->N, next = kept ? N * W : 0;
+    const int N = this->N, next = keep ? N * W : 0;
+    const bool output = !keep || a.z.data;
     for (int k = 0; k < tokens; ++k) {
       const V u_k = u.get(k);
       const typename Method::Token token(delta.get(k), u_k);
@@ -323,12 +331,13 @@ struct Task {
       Real* after = from + (k + 1) * next;
       V y{};
       for (int n = 0; n < N; ++n) {
-        V keep{};
-        const V state = Method::template step<fast>(token, states.channel[n], load(before + n * W), B[n], keep);
+        V note{};
+        const V state = Method::template step<fast>(token, states.channel[n], load(before + n * W), B[n], note);
         store(after + n * W, state);
-        if (kept) store(kept + k * next + n * W, keep);
-        y += state * C[n];
+        if (keep) store(kept + k * next + n * W, note);
+        if (output) y += state * C[n];
       }
+      if (!output) continue;
       if (a.D_skip) y += skip * u_k;
       if (gate) y *= load(gate + k * W);
       out.put(k, y);

@@ -150,46 +150,73 @@ TUSTIN_INLINE Vec<Real> at_most(Vec<Real> top, Vec<Real> x) {
   return {smaller(top.low, x.low), smaller(top.high, x.high)};
 }
 
-// Interleaves the first (second) halves of two registers: the steps from which any transposition is built.
-#define TUSTIN_INTERLEAVE(REAL, FIRST, SECOND)                                         \
-  TUSTIN_INLINE Register<REAL> interleave_first(Register<REAL> a, Register<REAL> b) {  \
-    return __builtin_shufflevector FIRST;                                              \
-  }                                                                                    \
-  TUSTIN_INLINE Register<REAL> interleave_second(Register<REAL> a, Register<REAL> b) { \
-    return __builtin_shufflevector SECOND;                                             \
+// Interleaves the first (second) halves of two registers: `inner` inside each sixteen bytes of them, `outer` sixteen bytes
+// at a time. Any transposition is built of these steps, and none moves single numbers across sixteen bytes, which is slow.
+#define TUSTIN_INTERLEAVE(NAME, REAL, FIRST, SECOND)                               \
+  TUSTIN_INLINE Register<REAL> NAME##_first(Register<REAL> a, Register<REAL> b) {  \
+    return __builtin_shufflevector FIRST;                                          \
+  }                                                                                \
+  TUSTIN_INLINE Register<REAL> NAME##_second(Register<REAL> a, Register<REAL> b) { \
+    return __builtin_shufflevector SECOND;                                         \
   }
 #if defined(__AVX512F__)
-TUSTIN_INTERLEAVE(float, (a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
-                  (a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31))
-TUSTIN_INTERLEAVE(double, (a, b, 0, 8, 1, 9, 2, 10, 3, 11), (a, b, 4, 12, 5, 13, 6, 14, 7, 15))
+TUSTIN_INTERLEAVE(inner, float, (a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29),
+                  (a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31))
+TUSTIN_INTERLEAVE(inner, double, (a, b, 0, 8, 2, 10, 4, 12, 6, 14), (a, b, 1, 9, 3, 11, 5, 13, 7, 15))
+TUSTIN_INTERLEAVE(outer, float, (a, b, 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23),
+                  (a, b, 8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31))
+TUSTIN_INTERLEAVE(outer, double, (a, b, 0, 1, 8, 9, 2, 3, 10, 11), (a, b, 4, 5, 12, 13, 6, 7, 14, 15))
 #elif defined(__AVX__)
-TUSTIN_INTERLEAVE(float, (a, b, 0, 8, 1, 9, 2, 10, 3, 11), (a, b, 4, 12, 5, 13, 6, 14, 7, 15))
-TUSTIN_INTERLEAVE(double, (a, b, 0, 4, 1, 5), (a, b, 2, 6, 3, 7))
+TUSTIN_INTERLEAVE(inner, float, (a, b, 0, 8, 1, 9, 4, 12, 5, 13), (a, b, 2, 10, 3, 11, 6, 14, 7, 15))
+TUSTIN_INTERLEAVE(inner, double, (a, b, 0, 4, 2, 6), (a, b, 1, 5, 3, 7))
+TUSTIN_INTERLEAVE(outer, float, (a, b, 0, 1, 2, 3, 8, 9, 10, 11), (a, b, 4, 5, 6, 7, 12, 13, 14, 15))
+TUSTIN_INTERLEAVE(outer, double, (a, b, 0, 1, 4, 5), (a, b, 2, 3, 6, 7))
 #else
-TUSTIN_INTERLEAVE(float, (a, b, 0, 4, 1, 5), (a, b, 2, 6, 3, 7))
-TUSTIN_INTERLEAVE(double, (a, b, 0, 2), (a, b, 1, 3))
+TUSTIN_INTERLEAVE(inner, float, (a, b, 0, 4, 1, 5), (a, b, 2, 6, 3, 7))
+TUSTIN_INTERLEAVE(inner, double, (a, b, 0, 2), (a, b, 1, 3))
+TUSTIN_INTERLEAVE(outer, float, (a, a, 0, 1, 2, 3), (b, b, 0, 1, 2, 3))  // never called: there is one sixteen only
+TUSTIN_INTERLEAVE(outer, double, (a, a, 0, 1), (b, b, 0, 1))
 #endif
 #undef TUSTIN_INTERLEAVE
+
+template <class Real>
+constexpr int kInner = 16 / sizeof(Real);  // numbers in sixteen bytes
+template <class Real>
+constexpr int kOuter = kRegisterLanes<Real> / kInner<Real>;
 
 // Transposes a square of registers in place: each pass interleaves the first half of the rows with the second.
 template <class Real>
 TUSTIN_INLINE void transpose(Register<Real>* rows) {
-  constexpr int W = kRegisterLanes<Real>;
-  for (int pass = 1; pass < W; pass *= 2) {
-    Register<Real> next[W];
-    for (int i = 0; i < W / 2; ++i) {
-      next[2 * i] = interleave_first(rows[i], rows[i + W / 2]);
-      next[2 * i + 1] = interleave_second(rows[i], rows[i + W / 2]);
+  constexpr int inner = kInner<Real>, outer = kOuter<Real>;
+  Register<Real> next[kRegisterLanes<Real>];
+  for (int first = 0; first < outer * inner; first += inner)
+    for (int pass = 1; pass < inner; pass *= 2) {
+      for (int i = 0; i < inner / 2; ++i) {
+        next[2 * i] = inner_first(rows[first + i], rows[first + i + inner / 2]);
+        next[2 * i + 1] = inner_second(rows[first + i], rows[first + i + inner / 2]);
+      }
+      for (int i = 0; i < inner; ++i) rows[first + i] = next[i];
     }
-    for (int i = 0; i < W; ++i) rows[i] = next[i];
-  }
+  for (int first = 0; first < inner; ++first)
+    for (int pass = 1; pass < outer; pass *= 2) {
+      for (int i = 0; i < outer / 2; ++i) {
+        next[2 * i] = outer_first(rows[first + i * inner], rows[first + (i + outer / 2) * inner]);
+        next[2 * i + 1] = outer_second(rows[first + i * inner], rows[first + (i + outer / 2) * inner]);
+      }
+      for (int i = 0; i < outer; ++i) rows[first + i * inner] = next[i];
+    }
 }
 
 // The sums of as many rows as a register has lanes, in one register; the order of the additions is fixed.
 template <class Real>
 TUSTIN_INLINE Register<Real> sum_rows(Register<Real>* v) {
-  for (int half = kRegisterLanes<Real> / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) v[i] = interleave_first(v[i], v[i + half]) + interleave_second(v[i], v[i + half]);
+  constexpr int inner = kInner<Real>, outer = kOuter<Real>;
+  for (int first = 0; first < outer * inner; first += inner)
+    for (int half = inner / 2; half > 0; half /= 2)
+      for (int i = first; i < first + half; ++i) v[i] = inner_first(v[i], v[i + half]) + inner_second(v[i], v[i + half]);
+  for (int half = outer / 2; half > 0; half /= 2)
+    for (int i = 0; i < half * inner; i += inner)
+      v[i] = outer_first(v[i], v[i + half * inner]) + outer_second(v[i], v[i + half * inner]);
   return v[0];
 }
 

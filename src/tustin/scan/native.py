@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from ctypes import c_char_p, c_int, c_int32, c_int64
+from itertools import accumulate
 from struct import Struct
 from typing import Any
 
@@ -94,24 +95,24 @@ def backward(
     d_last_state, chunk_states = _dense(d_last_state, chunk_states)
     batch, channels, L = u.shape
     N = A.shape[1]
-    gradients = {
-        "u": in_huge_pages(torch.empty_like(u)),
-        "delta": in_huge_pages(torch.empty_like(delta)),
-        "A": torch.empty_like(A),
-    }
-    if z is not None:
-        gradients["z"] = in_huge_pages(torch.empty_like(z))
-    for name, parameter in (("D", D), ("delta_bias", delta_bias), ("initial_state", initial_state)):
-        if parameter is not None:
-            gradients[name] = torch.empty_like(parameter)
+    gradients: dict[str, Tensor] = {}
+    for name, like in (("u", u), ("delta", delta), ("z", z)):
+        if like is not None:
+            gradients[name] = in_huge_pages(torch.empty_like(like))
+    for name, like in (("A", A), ("D", D), ("delta_bias", delta_bias), ("initial_state", initial_state)):
+        if like is not None:
+            gradients[name] = torch.empty_like(like)
 
     sums = {"A": batch * channels * N, "D": batch * channels, "delta_bias": batch * channels}
-    slices = _library().tustin_slices(channels, _groups(B), _groups(C))
+    groups = {"B": _groups(B), "C": _groups(C)}
+    slices = _library().tustin_slices(channels, groups["B"], groups["C"])
     for name, matrix in (("B", B), ("C", C)):
-        constant = matrix.ndim == 2
+        constant = not groups[name]
         gradients[name] = matrix.new_empty(matrix.shape, dtype=A.dtype) if constant else torch.empty_like(matrix)
         sums[name] = batch * (channels * N if constant else slices * L * N)
-    partial = dict(zip(sums, _scratch(A.dtype, *sums.values()), strict=True))
+    sizes = [count * A.dtype.itemsize for count in sums.values()]
+    room = _room(sum(sizes))
+    partial = dict(zip(sums, accumulate(sizes, initial=room.data_ptr()), strict=False))
 
     _run(
         "tustin_scan_backward",
@@ -123,21 +124,22 @@ def backward(
         *_matrix(gradients["C"]),
         address(d_last_state),
         *(address(gradients.get(name)) for name in ("initial_state", "A", "D", "delta_bias")),
-        *(address(partial[name]) for name in ("A", "B", "C", "D", "delta_bias")),
+        *(partial[name] for name in ("A", "B", "C", "D", "delta_bias")),
     )
-    return gradients | {"B": gradients["B"].to(B.dtype), "C": gradients["C"].to(C.dtype)}
+    for name, matrix in (("B", B), ("C", C)):
+        gradients[name] = gradients[name].to(matrix.dtype)
+    return gradients
 
 
-def _scratch(dtype: torch.dtype, *sizes: int) -> tuple[Tensor, ...]:
-    """Uninitialised room, kept from call to call unless it is huge: fresh pages cost more than what is done there."""
-    count = sum(sizes) * dtype.itemsize
+def _room(size: int) -> Tensor:
+    """So many bytes, uninitialised, kept from call to call unless they are many: fresh pages cost more than what is
+    done there."""
     room: Tensor | None = getattr(_kept, "room", None)
-    if room is None or room.numel() < count:
-        room = in_huge_pages(torch.empty(count, dtype=torch.uint8))
-        if count <= _KEPT_BYTES:
+    if room is None or room.numel() < size:
+        room = in_huge_pages(torch.empty(size, dtype=torch.uint8))
+        if size <= _KEPT_BYTES:
             _kept.room = room
-    pieces: tuple[Tensor, ...] = room[:count].view(dtype).split(sizes)
-    return pieces
+    return room
 
 
 def _head(

@@ -1,8 +1,4 @@
-"""The scan as a PyTorch operator, with its shapes and its gradient registered once for every fused backend.
-
-That is what torch.compile, torch.export, autocast, activation checkpointing and DDP see. It is registered piece by
-piece, not with `torch.library.custom_op`, which would add to each call what a small scan takes.
-"""
+"""The scan as a PyTorch operator, with its shapes and its gradient registered once for every fused backend."""
 
 from __future__ import annotations
 
@@ -11,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..accelerator import GPUS, interpreted
+from ..accelerator import interpreted
 from ..discretize import Method
 from ..native import in_huge_pages
+from ..operators import register
 from . import native
 
 _INTERPRETED = interpreted()
@@ -88,7 +85,7 @@ def _backward(
     method: str,
     reverse: bool,
     chunk_states: Tensor,
-) -> list[Tensor]:
+) -> tuple[Tensor, ...]:
     """The gradients of the tensors that are given, in the order of the arguments."""
     gradients = _kernels(u).backward(
         d_out,
@@ -107,7 +104,7 @@ def _backward(
         reverse,
         chunk_states,
     )
-    return [gradients[name] for name in _GRADIENTS if name in gradients]
+    return tuple(gradients[name] for name in _GRADIENTS if name in gradients)
 
 
 def _backward_fake(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) -> list[Tensor]:
@@ -126,6 +123,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
         raise RuntimeError("selective_scan: gradients were asked for, but the states they need were not kept")
     ctx.given = [t is not None for t in tensors]
     ctx.save_for_backward(*tensors, output[2])
+    ctx.mark_non_differentiable(output[2])
     ctx.set_materialize_grads(False)
 
 
@@ -134,9 +132,7 @@ def _gradient(ctx: Any, d_out: Tensor | None, d_last_state: Tensor | None, _: An
     if d_out is None:
         d_out = torch.zeros_like(tensors[0])
     gradients = iter(
-        torch.ops.tustin.selective_scan_backward(
-            d_out, d_last_state, *tensors, ctx.delta_softplus, ctx.method, ctx.reverse, chunk_states
-        )
+        _scan_backward(d_out, d_last_state, *tensors, ctx.delta_softplus, ctx.method, ctx.reverse, chunk_states)
     )
     return *(next(gradients) if given else None for given in ctx.given), None, None, None, None
 
@@ -148,20 +144,21 @@ def _refuse_second_derivative(ctx: Any, *gradients: Any) -> None:
 _TENSORS = "Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, Tensor? delta_bias"
 _ARGUMENTS = f"{_TENSORS}, Tensor? initial_state, bool delta_softplus, str method, bool reverse"
 
-torch.library.define("tustin::selective_scan", f"({_ARGUMENTS}, bool keep_states) -> (Tensor, Tensor, Tensor)")
-torch.library.impl("tustin::selective_scan", ("cpu", *GPUS), _forward)
-torch.library.register_fake("tustin::selective_scan", _forward_fake)
-torch.library.register_autograd("tustin::selective_scan", _gradient, setup_context=_setup_context)
-
-torch.library.define(
-    "tustin::selective_scan_backward",
-    f"(Tensor d_out, Tensor? d_last_state, {_ARGUMENTS}, Tensor chunk_states) -> Tensor[]",
+_scan = register(
+    "selective_scan",
+    f"({_ARGUMENTS}, bool keep_states) -> (Tensor, Tensor, Tensor)",
+    _forward,
+    _forward_fake,
+    _gradient,
+    _setup_context,
 )
-torch.library.impl("tustin::selective_scan_backward", ("cpu", *GPUS), _backward)
-torch.library.register_fake("tustin::selective_scan_backward", _backward_fake)
-torch.library.register_autograd("tustin::selective_scan_backward", _refuse_second_derivative)
-
-_scan = torch.ops.tustin.selective_scan.default
+_scan_backward = register(
+    "selective_scan_backward",
+    f"(Tensor d_out, Tensor? d_last_state, {_ARGUMENTS}, Tensor chunk_states) -> Tensor[]",
+    _backward,
+    _backward_fake,
+    _refuse_second_derivative,
+)
 
 
 def scan(
