@@ -37,10 +37,17 @@ needs_native = pytest.mark.skipif(bool(native.missing()), reason="the native lib
 
 
 def test_summary_is_the_median_and_the_quartiles():
-    assert summarize([5.0, 1.0, 3.0, 2.0, 4.0]) == Timing(calls=5, low=2.0, median=3.0, high=4.0)
-    assert summarize([7.0]) == Timing(calls=1, low=7.0, median=7.0, high=7.0)
-    assert summarize([1.0, 100.0, 1.0]).median == 1.0
+    several = Timing(calls=5, low=2.0, median=3.0, high=4.0, rounds={0: 3.0, 2: 3.0})
+    assert summarize({0: [5.0, 1.0, 3.0], 2: [2.0, 4.0]}) == several
+    assert summarize({1: [7.0]}) == Timing(calls=1, low=7.0, median=7.0, high=7.0, rounds={1: 7.0})
+    assert summarize({0: [1.0, 100.0, 1.0]}).median == 1.0
     assert Timing(5, low=2.0, median=4.0, high=5.0).spread == 0.375
+
+
+def test_a_slow_round_hits_both_sides_of_a_ratio():
+    own, other = summarize({0: [1.0], 1: [9.0], 2: [1.0]}), summarize({0: [2.0], 1: [18.0], 2: [2.2], 3: [50.0]})
+    assert timing.ratio(other, own) == 2.0
+    assert timing.ratio(summarize({7: [3.0]}), own) == 3.0
 
 
 def test_everyone_has_a_turn_in_every_round():
@@ -50,7 +57,7 @@ def test_everyone_has_a_turn_in_every_round():
     timing.in_turns(tasks, 3, 0.5, rounds.append)
     assert "".join(order) == "abcabcabc"
     assert rounds == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert tasks[0].seconds == [1.0, 2.0] * 3
+    assert tasks[0].seconds == {number: [1.0, 2.0] for number in range(3)}
 
 
 @pytest.mark.parametrize("rounds", [1, 3, 7])
@@ -227,19 +234,19 @@ def test_checks_say_what_was_measured():
     ],
 )
 def test_a_broken_promise_is_admitted(claim, slow, factor, measured):
-    def median(cell):
-        return seconds(cell) * (factor if cell == slow else 1)
+    def find(cell):
+        return summarize({0: [seconds(cell) * (factor if cell == slow else 1)]})
 
-    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), median, made_up().limits)}
+    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), find, made_up().limits)}
     assert checks[claim].measured == measured
     assert checks[claim].holds is False
 
 
 def test_number_and_verdict_agree_after_rounding():
-    def median(cell):
-        return seconds(cell) * (1.004 if cell.method == "rk4" else 1)
+    def find(cell):
+        return summarize({0: [seconds(cell) * (1.004 if cell.method == "rk4" else 1)]})
 
-    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), median, made_up().limits)}
+    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), find, made_up().limits)}
     check = checks["forward, bil, rk4 : zoh"]
     assert (check.measured, check.holds) == (1.0, True)
 
@@ -501,7 +508,7 @@ def test_json_holds_everything(measured, capsys):
     assert told["limits"]["gemm_flop_per_second"] == pytest.approx(200e9)
     cell = next(c for c in told["cells"] if c["L"] == 197 and c["batch"] == 8 and c["method"] == "bil")
     assert cell["backend"] == "native"
-    assert list(cell["seconds"]) == ["calls", "low", "median", "high"]
+    assert list(cell["seconds"]) == ["calls", "low", "median", "high", "rounds"]
     assert cell["times_faster_than_mambapy"] == pytest.approx(160)
     assert cell["skipped_because"] is None
     assert {"method", "updates", "gemm_ratio", "attainable", "share"} <= set(told["rates"][0])

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from .machine import Limits
+from .timing import Timing, ratio
 from .workloads import Cell, peer_of
 
-Median = Callable[[Cell], float | None]
+Find = Callable[[Cell], Timing | None]
+"""The timing of a cell, or None if it was not measured."""
 
 LONG = 6085
 
@@ -38,66 +40,66 @@ def stated_for(center: Cell) -> bool:
     return (center.batch, center.L, center.dtype, center.threads) == (8, 197, "float32", 2)
 
 
-def check_all(center: Cell, methods: Sequence[str], median: Median, limits: Limits) -> list[Check]:
+def check_all(center: Cell, methods: Sequence[str], find: Find, limits: Limits) -> list[Check]:
     """Every promise, in the order of the table; none if the run is about something else."""
     if not stated_for(center):
         return []
     forward = replace(center, backward=False)
     backward = replace(center, backward=True)
     checks = [
-        _against_peer(forward, 80, median),
-        _against_peer(backward, 50, median),
+        _against_peer(forward, 80, find),
+        _against_peer(backward, 50, find),
         *(
-            _against_gemm(replace(forward, method=method), bound, kind, median, limits)
+            _against_gemm(replace(forward, method=method), bound, kind, find, limits)
             for kind, bounds in (("", {"mamba": 50, "bil": 35}), (", stretch", {"mamba": 30, "bil": 22}))
             for method, bound in bounds.items()
         ),
     ]
     for cell, bound in ((forward, 1.25), (backward, 1.2)):
-        checks.append(_against_zoh(cell, ("bil", "rk4"), 1.0, median))
-        checks.append(_against_zoh(cell, ("foh", "pol", "hoh"), bound, median))
+        checks.append(_against_zoh(cell, ("bil", "rk4"), 1.0, find))
+        checks.append(_against_zoh(cell, ("foh", "pol", "hoh"), bound, find))
     for cell in (forward, backward):
         name = f"{cell.mode}, one thread : two"
-        checks.append(worst(name, "≥", 1.8, _ratios(cell, methods, lambda c: replace(c, threads=1), median)))
+        checks.append(worst(name, "≥", 1.8, _ratios(cell, methods, lambda c: replace(c, threads=1), find)))
     for cell in (forward, backward):
         name = f"{cell.mode}, time per token, L {LONG} : {cell.L}"
-        ratios = _ratios(cell, methods, lambda c: replace(c, L=LONG), median)
-        checks.append(worst(name, "≤", 1.15, {name: ratio * cell.L / LONG for name, ratio in ratios.items()}))
+        ratios = _ratios(cell, methods, lambda c: replace(c, L=LONG), find)
+        checks.append(worst(name, "≤", 1.15, {name: long * cell.L / LONG for name, long in ratios.items()}))
     for cell in (forward, backward):
         name = f"{cell.mode}, bfloat16 : float32"
-        checks.append(worst(name, "≤", 1.0, _ratios(cell, methods, lambda c: replace(c, dtype="bfloat16"), median)))
+        checks.append(worst(name, "≤", 1.0, _ratios(cell, methods, lambda c: replace(c, dtype="bfloat16"), find)))
     return checks
 
 
-def _against_peer(cell: Cell, bound: float, median: Median) -> Check:
+def _against_peer(cell: Cell, bound: float, find: Find) -> Check:
     own = replace(cell, method="mamba")  # the rule that the peer has
-    ratios = _ratios(own, ("mamba",), peer_of, median)
+    ratios = _ratios(own, ("mamba",), peer_of, find)
     return worst(f"{cell.mode}, mambapy : mamba", "≥", bound, ratios, digits=1)
 
 
-def _against_gemm(cell: Cell, bound: float, kind: str, median: Median, limits: Limits) -> Check:
-    seconds = median(cell)
-    ratios = {cell.method: limits.gemm * seconds / cell.updates} if seconds else {}
+def _against_gemm(cell: Cell, bound: float, kind: str, find: Find, limits: Limits) -> Check:
+    found = find(cell)
+    ratios = {cell.method: limits.gemm * found.median / cell.updates} if found else {}
     return worst(f"GEMM FLOP/s : updates/s, {cell.method}{kind}", "≤", bound, ratios, digits=1)
 
 
-def _against_zoh(cell: Cell, methods: Sequence[str], bound: float, median: Median) -> Check:
-    zoh = median(replace(cell, method="zoh"))
-    found = {method: median(replace(cell, method=method)) for method in methods}
-    ratios = {method: seconds / zoh for method, seconds in found.items() if seconds and zoh}
+def _against_zoh(cell: Cell, methods: Sequence[str], bound: float, find: Find) -> Check:
+    zoh = find(replace(cell, method="zoh"))
+    found = {method: find(replace(cell, method=method)) for method in methods}
+    ratios = {method: ratio(own, zoh) for method, own in found.items() if own and zoh}
     if len(ratios) < len(methods):
         ratios = {}  # half a promise is none
     return worst(f"{cell.mode}, {', '.join(methods)} : zoh", "≤", bound, ratios)
 
 
-def _ratios(cell: Cell, methods: Sequence[str], other: Callable[[Cell], Cell], median: Median) -> dict[str, float]:
+def _ratios(cell: Cell, methods: Sequence[str], other: Callable[[Cell], Cell], find: Find) -> dict[str, float]:
     """Time of the other cell by time of this one, for each method where both are known."""
     ratios = {}
     for method in methods:
         own = replace(cell, method=method)
-        own_seconds, other_seconds = median(own), median(other(own))
-        if own_seconds and other_seconds:
-            ratios[method] = other_seconds / own_seconds
+        own_timing, other_timing = find(own), find(other(own))
+        if own_timing and other_timing:
+            ratios[method] = ratio(other_timing, own_timing)
     return ratios
 
 

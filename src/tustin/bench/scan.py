@@ -74,9 +74,9 @@ class Result:
         return found.median if found else None
 
     def times_faster_than_peer(self, cell: Cell) -> float | None:
-        """How many of the cell fit into the time of the peer's cell, by the medians."""
-        own, peer = self.median(cell), self.median(peer_of(cell))
-        return peer / own if own and peer else None
+        """How many of the cell fit into the time of the peer's cell."""
+        own, peer = self.timings.get(cell), self.timings.get(peer_of(cell))
+        return timing.ratio(peer, own) if own and peer else None
 
     def rates(self) -> list[Rate]:
         """How the native forward pass of every rule stands to the limits, at the shape of the focus."""
@@ -89,7 +89,7 @@ class Result:
         """The promises, where this run has what they are about."""
         if self.options.device != "cpu":
             return []
-        return check_all(focus(self.options), self.options.methods, self.median, self.limits)
+        return check_all(focus(self.options), self.options.methods, self.timings.get, self.limits)
 
 
 def focus(options: Options) -> Cell:

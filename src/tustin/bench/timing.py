@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -16,6 +16,8 @@ class Timing:
     low: float
     median: float
     high: float
+    rounds: dict[int, float] = field(default_factory=dict)
+    """The median of each round."""
 
     @property
     def spread(self) -> float:
@@ -23,12 +25,18 @@ class Timing:
         return (self.high - self.low) / 2 / self.median
 
 
-def summarize(seconds: Sequence[float]) -> Timing:
-    """The summary of single calls; of one call it is that call."""
-    if len(seconds) == 1:
-        return Timing(1, seconds[0], seconds[0], seconds[0])
-    low, median, high = statistics.quantiles(seconds, n=4, method="inclusive")
-    return Timing(len(seconds), low, median, high)
+def summarize(rounds: Mapping[int, Sequence[float]]) -> Timing:
+    """The summary of single calls, by the round they were made in; of one call it is that call."""
+    seconds = [call for calls in rounds.values() for call in calls]
+    low, median, high = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
+    return Timing(len(seconds), low, median, high, {n: statistics.median(calls) for n, calls in rounds.items()})
+
+
+def ratio(own: Timing, other: Timing) -> float:
+    """Time of one by time of the other: the median over the rounds that both took part in, so that a slow minute hits
+    both; of their medians, if there is no such round."""
+    both = [own.rounds[number] / other.rounds[number] for number in own.rounds if number in other.rounds]
+    return statistics.median(both) if both else own.median / other.median
 
 
 @dataclass
@@ -39,7 +47,8 @@ class Task:
     """Call it for that many seconds, and at least once: what each call took."""
     turns: int
     """In how many rounds it takes part."""
-    seconds: list[float] = field(default_factory=list)
+    seconds: dict[int, Sequence[float]] = field(default_factory=dict)
+    """What each call took, by round."""
 
 
 def in_turns(tasks: Sequence[Task], rounds: int, at_least: float, tick: Callable[[int], None]) -> None:
@@ -50,7 +59,7 @@ def in_turns(tasks: Sequence[Task], rounds: int, at_least: float, tick: Callable
     for number in range(rounds):
         for task in tasks:
             if takes_part(task.turns, rounds, number):
-                task.seconds += task.turn(at_least)
+                task.seconds[number] = task.turn(at_least)
                 tick(number)
 
 
