@@ -179,6 +179,7 @@ template <class Real>
 using hoh = Hold<Real, HigherOrder2>;
 template <class Real>
 using hoh3 = Hold<Real, HigherOrder3>;
+#define TUSTIN_HOLDS(X) X(zoh) X(foh) X(pol) X(hoh) X(hoh3)
 
 // With ρ = 1/(1 − z/2):  α = 1 + zρ,  β = Δρ.
 template <class Real>

@@ -8,232 +8,24 @@
 //
 // Walking time backwards is walking forwards with negative strides, so nothing here knows the direction. No sum depends on
 // the number of threads: each is either made by one task, or of partial sums added in a fixed order.
-#include "task.hpp"
+#include "passes.hpp"
 
 namespace TUSTIN_LEVEL {
 
-template <class Real, class Method, bool constant>
-void forward(Task<Real>& t) {
-  constexpr int W = kLanes<Real>;
-  for (int64_t k = 0; k < t.a.L; k += kChunk) {
-    const int tokens = t.a.L - k < kChunk ? int(t.a.L - k) : kChunk;
-    t.load_matrices(k, tokens);
-    for (int m = 0; m < t.blocks; ++m) {
-      t.prefetch(t.a.u, m, k + kChunk), t.prefetch(t.a.delta, m, k + kChunk);
-      t.load_inputs(m, k, tokens, false);
-      for (int n = 0; t.a.chunk_states && n < t.N; ++n)
-        t.store_channels(t.chunk_state(k / kChunk, m, n), m, load(t.at(t.h, m) + n * W));
-      t.out = t.rows(t.a.out, m, k, t.tile_out);
-      const Real* gate = t.a.z.data ? t.gate : nullptr;
-      if (Method::kHasFast && t.may_be_fast(m, tokens))
-        t.template recur<Method, constant, true, false>(m, tokens, gate, t.at(t.h, m), nullptr);
-      else
-        t.template recur<Method, constant, false, false>(m, tokens, gate, t.at(t.h, m), nullptr);
-      t.store_rows(t.a.out, m, k, tokens, t.tile_out);
-    }
-  }
-  t.write_state(t.a.last_state, t.h);
-}
-
-// What the backward pass needs beside a Task.
-template <class Real>
-struct Adjoint {
-  using V = Vec<Real>;
-  static constexpr int W = kLanes<Real>;
-  Real* g;                // [blocks][N][W]: gradient of the state, carried to earlier tokens
-  Real *d_A, *d_B, *d_C;  // [blocks][N][W] each; of B and C where they are constant
-  Real *d_D, *d_bias;     // [blocks][W]
-  Real *states, *kept;    // [kChunk + 1][N][W], [kChunk][N][W]: the recomputed states of one chunk, and Method's notes
-  Real *tile_B, *tile_C;  // [kChunk][pitch]: sums over the slice's channels
-  Real *row_B, *row_C;    // [pitch][W]: one token's summands, state by state
-  Real *d_y, *d_u, *d_delta, *d_z;  // [kChunk][W]
-
-  Adjoint(const Task<Real>& t, Arena& arena) {
-    const int64_t all = t.states();
-    g = zeros(arena, all), d_A = zeros(arena, all), d_B = zeros(arena, all), d_C = zeros(arena, all);
-    d_D = zeros(arena, t.blocks * W), d_bias = zeros(arena, t.blocks * W);
-    states = arena.take<Real>(int64_t(kChunk + 1) * t.N * W), kept = arena.take<Real>(int64_t(kChunk) * t.N * W);
-    tile_B = arena.take<Real>(kChunk * t.pitch), tile_C = arena.take<Real>(kChunk * t.pitch);
-    row_B = zeros(arena, t.pitch * W), row_C = zeros(arena, t.pitch * W);
-    Real** const tiles[] = {&d_y, &d_u, &d_delta, &d_z};
-    for (Real** tile : tiles) *tile = arena.take<Real>(kChunk * W);
-
-    if (t.a.d_last_state) t.read_state(t.a.d_last_state, t.batch, g);
-  }
-  static int64_t extra(const TustinScan& a) {
-    const int64_t pitch = Task<Real>::rounded_states(a.N);
-    return (2 * kChunk + 1) * a.N * W + 2 * kChunk * pitch + 2 * pitch * W + 4 * kChunk * W +
-           2 * (Slices(a).channels + W);
-  }
-  static Real* zeros(Arena& arena, int64_t count) {
-    Real* p = arena.take<Real>(count);
-    for (int64_t i = 0; i < count; ++i) p[i] = 0;
-    return p;
-  }
-};
-
-// One state's summands of the gradient of B or C. Channel by channel if one of the two is constant; else they will all be
-// added up, and half of that is done here.
-template <bool constant, class Real>
-TUSTIN_INLINE void store_summands(Real* row, int n, Vec<Real> v) {
-  if constexpr (constant)
-    store(row + n * kLanes<Real>, v);
-  else
-    store_register(row + n * kRegisterLanes<Real>, v.low + v.high);
-}
-
-// One token, all states: the adjoint recurrence g_k = C_k dy_k + α_{k+1} g_{k+1}, and every gradient that hangs on it.
-template <class Real, class Method, bool constant, bool fast>
-TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, int m, int k, Vec<Real> d_y,
-                                 Vec<Real>& d_u, Vec<Real>& d_delta) {
-  using V = Vec<Real>;
-  constexpr int W = kLanes<Real>;
-  const V u = t.u.get(k), delta = t.delta.get(k);
-  const typename Method::Token token(delta, u);
-  const States<Real, Method, constant> states(t, m);
-  const auto B = states.B_of(k);
-  const auto C = states.C_of(k);
-  const int N = t.N;
-  const Real *before = adj.states + k * N * W, *after = before + N * W, *kept = adj.kept + k * N * W;
-  Real *g = t.at(adj.g, m), *d_A = t.at(adj.d_A, m), *row_B = adj.row_B, *row_C = adj.row_C;
-  V sum{};  // Σ_n B·d_product
-  for (int n = 0; n < N; ++n) {
-    const typename Method::Channel& channel = states.channel[n];
-    const V d_h = load(g + n * W) + d_y * C[n], h = load(before + n * W), keep = load(kept + n * W);
-    if constexpr (Method::kHasAdjoint) {
-      const AdjointStep<Real> d = Method::adjoint(token, channel, h, load(after + n * W), keep, B[n], d_h);
-      sum += d.product * B[n];
-      d_delta += d.z * channel.A;
-      store(d_A + n * W, load(d_A + n * W) + d.z * delta);
-      store_summands<constant>(row_B, n, d.product * token.input);
-      store(g + n * W, d.before);
-    } else {
-      const Gradients<Real> method = Method::template gradients<fast>(token, channel, keep);
-      const V d_v = d_h * method.beta, d_beta = d_h * (u * B[n]), d_z = d_h * h * method.alpha_z;
-      d_u += d_v * B[n];
-      d_delta += d_z * channel.A + d_beta * method.beta_delta;
-      store(d_A + n * W, load(d_A + n * W) + (d_z * delta + d_beta * method.beta_A));
-      store_summands<constant>(row_B, n, d_v * u);
-      store(g + n * W, d_h * method.alpha);
-    }
-    store_summands<constant>(row_C, n, load(after + n * W) * d_y);
-  }
-  if constexpr (Method::kHasAdjoint) d_u += sum * delta, d_delta += sum * u;
-}
-
-// Adds one token's summands to the gradient of B or C: over the channels where it varies in time, else over time.
-template <bool constant, class Real>
-TUSTIN_INLINE void add_rows(const Task<Real>& t, const Real* row, int64_t groups, int m, int k, Real* tile,
-                            Real* over_time) {
-  constexpr int W = kLanes<Real>, lanes = kRegisterLanes<Real>;
-  if (!constant || groups) {
-    for (int n = 0; n < t.pitch; n += lanes) {
-      Register<Real> rows[lanes];
-      for (int i = 0; i < lanes; ++i) {
-        if constexpr (constant) {
-          const Vec<Real> v = load(row + (n + i) * W);
-          rows[i] = v.low + v.high;
-        } else {
-          rows[i] = load_register<Register<Real>>(row + (n + i) * lanes);
-        }
-      }
-      Real* sum = tile + k * t.pitch + n;
-      store_register(sum, load_register<Register<Real>>(sum) + sum_rows<Real>(rows));
-    }
-  } else {
-    Real* sum = t.at(over_time, m);
-    for (int i = 0; i < t.N * W; i += W) store(sum + i, load(sum + i) + load(row + i));
-  }
-}
-
-template <class Real, class Method, bool constant, bool fast>
-void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, int tokens) {
-  using V = Vec<Real>;
-  constexpr int W = kLanes<Real>;
-  for (int n = 0; n < t.N; ++n) store(adj.states + n * W, t.load_channels(t.chunk_state(k0 / kChunk, m, n), m));
-  t.out = {t.tile_out, W};
-  t.template recur<Method, constant, fast, true>(m, tokens, nullptr, adj.states, adj.kept);
-
-  Rows<Real> d_y = t.load_rows(t.a.d_out, m, k0, tokens, adj.d_y);
-  if (t.a.z.data) {  // out = y·z·s with s = sigmoid(z); its derivative by z is y·s·(1 + z(1 − s))
-    const Rows<Real> d_z = t.rows(t.a.d_z, m, k0, adj.d_z);
-    t.each(tokens, [&](int k) {
-      const V d_out = d_y.get(k), z = t.z.get(k), s = load(t.sigmoid + k * W);
-      d_z.put(k, d_out * t.out.get(k) * (s * (1 + z * (1 - s))));
-      store(adj.d_y + k * W, d_out * load(t.gate + k * W));
-    });
-    t.store_rows(t.a.d_z, m, k0, tokens, adj.d_z);
-    d_y = {adj.d_y, W};
-  }
-  const Rows<Real> d_u = t.rows(t.a.d_u, m, k0, adj.d_u), d_delta = t.rows(t.a.d_delta, m, k0, adj.d_delta);
-  const V skip = t.parameter(t.a.D_skip, m);
-  V d_D = load(adj.d_D + m * W), d_bias = load(adj.d_bias + m * W);
-  for (int k = tokens - 1; k >= 0; --k) {
-    const V d_y_k = d_y.get(k);
-    V d_u_k = skip * d_y_k, d_delta_k{};
-    d_D += d_y_k * t.u.get(k);
-    adjoint_token<Real, Method, constant, fast>(t, adj, m, k, d_y_k, d_u_k, d_delta_k);
-    add_rows<constant>(t, adj.row_B, t.a.groups_B, m, k, adj.tile_B, adj.d_B);
-    add_rows<constant>(t, adj.row_C, t.a.groups_C, m, k, adj.tile_C, adj.d_C);
-    if (t.a.delta_softplus) d_delta_k *= load(t.slope + k * W);
-    d_bias += d_delta_k;
-    d_u.put(k, d_u_k);
-    d_delta.put(k, d_delta_k);
-  }
-  store(adj.d_D + m * W, d_D);
-  store(adj.d_bias + m * W, d_bias);
-  t.store_rows(t.a.d_u, m, k0, tokens, adj.d_u);
-  t.store_rows(t.a.d_delta, m, k0, tokens, adj.d_delta);
-}
-
-template <class Real>
-void write_partial_tile(const Task<Real>& t, const Real* tile, void* partial, int64_t k0, int tokens) {
-  Real* p = (Real*)partial + (t.batch * Slices(t.a).count() + t.slice) * t.a.L * t.N;
-  constexpr int lanes = kRegisterLanes<Real>;
-  for (int n = 0; n < t.N; n += lanes)
-    store_tile(p + k0 * t.N + n, 1, t.N, t.N - n < lanes ? t.N - n : lanes, tokens, tile + n, t.pitch);
-}
-
-template <class Real, class Method, bool constant>
-void backward(Task<Real>& t, Arena& arena) {
-  constexpr int W = kLanes<Real>;
-  const Adjoint<Real> adj(t, arena);
-  for (int64_t chunk = (t.a.L - 1) / kChunk; chunk >= 0; --chunk) {
-    const int64_t k0 = chunk * kChunk;
-    const int tokens = t.a.L - k0 < kChunk ? int(t.a.L - k0) : kChunk;
-    t.load_matrices(k0, tokens);
-    for (int i = 0; i < kChunk * t.pitch; ++i) adj.tile_B[i] = adj.tile_C[i] = 0;
-    for (int m = 0; m < t.blocks; ++m) {
-      t.prefetch(t.a.u, m, k0 - kChunk), t.prefetch(t.a.delta, m, k0 - kChunk), t.prefetch(t.a.d_out, m, k0 - kChunk);
-      for (int n = 0; chunk > 0 && n < t.N; ++n) __builtin_prefetch(t.chunk_state(chunk - 1, m, n));
-      t.load_inputs(m, k0, tokens, true);
-      if (Method::kHasFast && t.may_be_fast(m, tokens))
-        backward_block<Real, Method, constant, true>(t, adj, m, k0, tokens);
-      else
-        backward_block<Real, Method, constant, false>(t, adj, m, k0, tokens);
-    }
-    if (t.a.groups_B) write_partial_tile(t, adj.tile_B, t.a.partial_B, k0, tokens);
-    if (t.a.groups_C) write_partial_tile(t, adj.tile_C, t.a.partial_C, k0, tokens);
-  }
-  t.write_state(t.a.d_initial_state, adj.g);
-  t.write_state(t.a.partial_A, adj.d_A);
-  if (!t.a.groups_B) t.write_state(t.a.partial_B, adj.d_B);
-  if (!t.a.groups_C) t.write_state(t.a.partial_C, adj.d_C);
-  for (int m = 0; m < t.blocks; ++m) {
-    const int64_t d = t.batch * t.a.D + t.channel(m);
-    t.store_channels((Real*)t.a.partial_D + d, m, load(adj.d_D + m * W));
-    t.store_channels((Real*)t.a.partial_bias + d, m, load(adj.d_bias + m * W));
-  }
-}
+// These are compiled in holds.cpp.
+#define TUSTIN_ELSEWHERE(name)                                                          \
+  extern template void run_task<float, name>(const TustinScan&, Arena&, int64_t, bool); \
+  extern template void run_task<double, name>(const TustinScan&, Arena&, int64_t, bool);
+TUSTIN_HOLDS(TUSTIN_ELSEWHERE)
+#undef TUSTIN_ELSEWHERE
 
 // sum[i] = Σ_batch partial[batch][i]
 template <class Real>
 void sum_over_batch(const TustinScan& a, const void* partial, int64_t count, void* sum) {
-  for (int64_t i = 0; sum && i < count; ++i) {
-    Real total = 0;
-    for (int64_t b = 0; b < a.batch; ++b) total += ((const Real*)partial)[b * count + i];
-    ((Real*)sum)[i] = total;
-  }
+  if (!sum) return;
+  for (int64_t i = 0; i < count; ++i) ((Real*)sum)[i] = 0;
+  for (int64_t b = 0; b < a.batch; ++b)
+    for (int64_t i = 0; i < count; ++i) ((Real*)sum)[i] += ((const Real*)partial)[b * count + i];
 }
 
 // The gradient of a per-token B or C of one batch element and group: the sum of its slices, a chunk of tokens at a time.
@@ -261,18 +53,6 @@ void sum_over_slices(const TustinScan& a, const void* partial, int64_t groups, c
       store_tile<Real>(d, batch * d.stride[0] + group * d.stride[1] + n * d.stride[2] + token * d.stride[3],
                        d.stride[2], a.reverse ? -d.stride[3] : d.stride[3], states, tokens, tile, W);
     }
-}
-
-template <class Real, template <class> class Method>
-void run_task(const TustinScan& a, Arena& arena, int64_t index, bool gradient) {
-  Task<Real> t(a, arena, index);
-  t.template prepare_channels<Method<Real>>();
-  t.start_states();
-  const bool constant = !a.groups_B || !a.groups_C;
-  if (gradient)
-    constant ? backward<Real, Method<Real>, true>(t, arena) : backward<Real, Method<Real>, false>(t, arena);
-  else
-    constant ? forward<Real, Method<Real>, true>(t) : forward<Real, Method<Real>, false>(t);
 }
 
 template <class Real>
