@@ -87,18 +87,22 @@ def _groups(cases: Sequence[Case]) -> list[list[Case]]:
 def _measure_memory(cases: Sequence[Case], found: Measured, report: Report) -> None:
     """Of every candidate, from the smallest case on, until one would not fit."""
     candidates = [c for c in dict.fromkeys(case.candidate for case in cases) if c == _plain(c)]
-    for done, candidate in enumerate(candidates):
-        report(f"memory, {candidate.name}", done, len(candidates))
-        own = sorted((case for case in cases if case.candidate == candidate), key=lambda case: case.pixels)
-        worker = Worker(memory.ENVIRONMENT)
-        try:
+    waiting = [Worker(memory.ENVIRONMENT)]
+    try:
+        for done, candidate in enumerate(candidates):
+            report(f"memory, {candidate.name}", done, len(candidates))
+            if done + 1 < len(candidates):
+                waiting.append(Worker(memory.ENVIRONMENT))  # for the next one, which starts in the meantime
+            own = sorted((case for case in cases if case.candidate == candidate), key=lambda case: case.pixels)
             for place, case in enumerate(own):
                 known = {other: found.peaks[other] for other in own[:place] if other in found.peaks}
-                reason = memory.too_large(case, known) or _peak(case, worker, found)
+                reason = memory.too_large(case, known) or _peak(case, waiting[0], found)
                 if reason:
                     found.skipped |= dict.fromkeys(own[place:], reason)
                     break
-        finally:
+            waiting.pop(0).close()
+    finally:
+        for worker in waiting:
             worker.close()
 
 

@@ -25,8 +25,9 @@ from .workloads import Cell
 _WARM_UP_BELOW = 0.2
 """Calls of fewer seconds than this are made once untimed at every turn: caches and threads are then as in a loop."""
 
-_LONG = 4.0
-"""Seconds of a first call that is not made again to learn how long the next takes; the first ever imports a lot."""
+_LONG = 1.0
+"""Seconds of a first call that is not made again to learn how long the next takes. The first ever always is, because it
+imports a lot."""
 
 
 Key = Cell | Case | tuple[str, str]
@@ -121,7 +122,8 @@ def _first_calls(cell: Cell | Case) -> tuple[float, float]:
     torch.set_num_threads(cell.threads)
     first = timing.time_once(_call(cell)) / _calls(cell)
     compiles = cell.backend == workloads.COMPILED if isinstance(cell, Cell) else cell.candidate.compiled
-    next_one = timing.time_once(_call(cell)) / _calls(cell) if first <= _LONG or compiles else first
+    again = first <= _LONG or compiles or not _expected
+    next_one = timing.time_once(_call(cell)) / _calls(cell) if again else first
     _expected[cell] = next_one
     return first, next_one
 
