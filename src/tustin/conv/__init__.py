@@ -86,11 +86,7 @@ def _choose(name: str, device: torch.device) -> str:
 
 def _refusal(name: str, device: torch.device) -> str | None:
     """Why this backend cannot run on `device`, or None if it can."""
-    if name == "native":
-        if device.type != "cpu":
-            return native.missing() or f"it runs on the CPU, and x is on {device}"
-        return "TRITON_INTERPRET=1 gives the CPU to Triton's interpreter" if interpreted() else native.missing()
-    return triton_refuses(device) if name == "triton" else None
+    return {"native": native.refuses, "triton": triton_refuses}[name](device) if name != "reference" else None
 
 
 @functools.cache

@@ -6,8 +6,6 @@ what that adds around each call would be a good part of the time of a small one.
 
 from __future__ import annotations
 
-import functools
-from ctypes import c_char_p, c_int
 from struct import Struct
 from typing import Any
 
@@ -20,11 +18,6 @@ from ..accelerator import GPUS, interpreted
 _CONV = Struct(f"@4i4q{native.TENSOR * 8}")  # TustinConv of csrc/conv.h
 
 
-@functools.cache
-def _function(name: str) -> Any:
-    return native.function(name, c_int, c_char_p)
-
-
 def _run(name: str, silu: bool, reverse: bool, x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> None:
     """Call the library; `rest` are the tensors after bias."""
     double = torch.float64 in (x.dtype, weight.dtype, None if bias is None else bias.dtype)
@@ -32,8 +25,7 @@ def _run(name: str, silu: bool, reverse: bool, x: Tensor, weight: Tensor, bias: 
     numbers = [real, silu, reverse, native.threads(), *x.shape, weight.shape[1]]
     for t in (x, weight, bias, *rest):
         numbers += native.fields(t)
-    if _function(name)(_CONV.pack(*numbers)):
-        raise MemoryError("causal_conv: the native backend could not allocate its scratch memory")
+    native.call(name, _CONV.pack(*numbers), "causal_conv")
 
 
 def _native_forward(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: bool) -> Tensor:
