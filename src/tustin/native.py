@@ -81,7 +81,7 @@ def missing() -> str | None:
 def refuses(device: torch.device) -> str | None:
     """Why the kernels cannot run on `device`, or None if they can."""
     if device.type != "cpu":
-        return missing() or f"it runs on the CPU, and x is on {device}"
+        return missing() or f"it runs on the CPU, and the tensors are on {device}"
     return "TRITON_INTERPRET=1 gives the CPU to Triton's interpreter" if interpreted() else missing()
 
 

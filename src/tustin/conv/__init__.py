@@ -86,7 +86,9 @@ def _choose(name: str, device: torch.device) -> str:
 
 def _refusal(name: str, device: torch.device) -> str | None:
     """Why this backend cannot run on `device`, or None if it can."""
-    return {"native": native.refuses, "triton": triton_refuses}[name](device) if name != "reference" else None
+    if name == "native":
+        return native.refuses(device)
+    return triton_refuses(device) if name == "triton" else None
 
 
 @functools.cache

@@ -175,10 +175,10 @@ int norm(const TustinNorm& a, bool gradient) {
 #pragma omp atomic write
       failed = 1;
     }
-    const NormTask<Real> task(a, weight, arena);
 #pragma omp for schedule(dynamic)
     for (int64_t span = 0; span < spans; ++span) {
       if (arena.failed()) continue;
+      const NormTask<Real> task(a, weight, arena);
       const int64_t end = (span + 1) * kSpan < a.rows ? (span + 1) * kSpan : a.rows;
       Real* sums = partial + span * pitch;
       for (int64_t d = 0; gradient && d < pitch; d += W) store(sums + d, Vec<Real>{});
