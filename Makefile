@@ -29,9 +29,10 @@ sanitize: $(READY)
 	@$(MAKE) --no-print-directory -j2 $(SANITIZED)/_native.so
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
 	TUSTIN_NATIVE_LIBRARY=$(SANITIZED)/_native.so \
-	$(BIN)/python -m pytest -q -k "mamba or bil or conv" tests/scan/test_native_accuracy.py tests/conv/test_conv.py
+	$(BIN)/python -m pytest -q -k "mamba or bil or conv or rowwise" \
+	  tests/scan/test_native_accuracy.py tests/conv/test_conv.py tests/rowwise/test_rowwise.py
 
-$(SANITIZED)/_native.so: $(SANITIZED)/scan.o $(SANITIZED)/conv.o $(SANITIZED)/native.o
+$(SANITIZED)/_native.so: $(SANITIZED)/scan.o $(SANITIZED)/conv.o $(SANITIZED)/rowwise.o $(SANITIZED)/native.o
 	$(CXX) $(SANITIZE) -shared $^ -o $@
 $(SANITIZED)/%.o: src/tustin/csrc/%.cpp $(wildcard src/tustin/csrc/*.h*)
 	@mkdir -p $(@D)
@@ -41,7 +42,7 @@ $(SANITIZED)/%.o: src/tustin/csrc/%.cpp $(wildcard src/tustin/csrc/*.h*)
 AARCH64 ?= aarch64-linux-gnu-g++
 aarch64:
 	@command -v $(AARCH64) >/dev/null || { echo "$(AARCH64) is not installed: nothing compiled for ARM"; exit 0; }; \
-	for file in scan holds conv native; do \
+	for file in scan holds conv rowwise native; do \
 	  $(AARCH64) -std=c++17 -O2 -Wall -Wextra -Werror -Wno-psabi -fopenmp -fsyntax-only -DTUSTIN_LEVEL=baseline \
 	    -DTUSTIN_CHUNK=32 src/tustin/csrc/$$file.cpp || exit 1; \
 	done; echo "compiles for ARM"

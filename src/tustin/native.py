@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .accelerator import interpreted
+
 LEVEL_VARIABLE = "TUSTIN_CPU_LEVEL"
 LIBRARY_VARIABLE = "TUSTIN_NATIVE_LIBRARY"
 MEMORY_VARIABLE = "TUSTIN_KEEP_MEMORY"
@@ -76,6 +78,13 @@ def missing() -> str | None:
     return None
 
 
+def refuses(device: torch.device) -> str | None:
+    """Why the kernels cannot run on `device`, or None if they can."""
+    if device.type != "cpu":
+        return missing() or f"it runs on the CPU, and the tensors are on {device}"
+    return "TRITON_INTERPRET=1 gives the CPU to Triton's interpreter" if interpreted() else missing()
+
+
 def cpu_level() -> str:
     """The instruction set in use: "v4" (AVX-512), "v3" (AVX2 and FMA), "v2" (SSE4.2) or "baseline"."""
     level: bytes = library().tustin_cpu_level()
@@ -98,6 +107,17 @@ def function(name: str, result: Any, *arguments: Any) -> Any:
     found = getattr(library(), name)
     found.restype, found.argtypes = result, arguments
     return found
+
+
+def call(name: str, arguments: bytes, operator: str) -> None:
+    """Call a function of the library that takes one packed struct, and fails only where memory runs out."""
+    if _taking_a_struct(name)(arguments):
+        raise MemoryError(f"{operator}: the native backend could not allocate its scratch memory")
+
+
+@functools.cache
+def _taking_a_struct(name: str) -> Any:
+    return function(name, c_int, c_char_p)
 
 
 @functools.cache

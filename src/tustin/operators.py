@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,20 +18,22 @@ def register(
     schema: str,
     run: Callable[..., Any],
     fake: Callable[..., Any],
-    gradient: Callable[..., Any],
+    gradient: Callable[..., Any] | None = None,
     setup_context: Callable[..., None] | None = None,
+    devices: Sequence[str] = ("cpu", *GPUS),
 ) -> Callable[..., Any]:
-    """Define the operator `tustin::name` and return the function to call.
+    """Define the operator `tustin::name` and return the function to call. One without a gradient is itself one.
 
     torch.compile, torch.export, autocast, profilers and the like see an operator, with its shapes (`fake`) and its
     gradient. It is registered piece by piece, not with `torch.library.custom_op`, and where nothing of that kind is at
     work the function goes straight to `run`: the way through the dispatcher takes as long as a small scan.
     """
+    derivative = gradient or _no_second_derivative(name.removesuffix("_backward"))
     qualified = f"tustin::{name}"
     torch.library.define(qualified, schema)
-    torch.library.impl(qualified, ("cpu", *GPUS), run)
+    torch.library.impl(qualified, devices, run)
     torch.library.register_fake(qualified, fake)
-    torch.library.register_autograd(qualified, gradient, setup_context=setup_context)
+    torch.library.register_autograd(qualified, derivative, setup_context=setup_context)
     operator = getattr(torch.ops.tustin, name).default
 
     class Direct(torch.autograd.Function):
@@ -44,7 +46,7 @@ def register(
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
-            return gradient(ctx, *gradients)
+            return derivative(ctx, *gradients)
 
     Direct.__name__ = name  # autograd shows it
 
@@ -60,6 +62,13 @@ def register(
         return Direct.apply(*arguments) if needs_gradient and torch.is_grad_enabled() else run(*arguments)
 
     return call
+
+
+def _no_second_derivative(name: str) -> Callable[..., Any]:
+    def refuse(ctx: Any, *gradients: Any) -> None:
+        raise NotImplementedError(f"{name}: this backend has no second derivatives; use backend='reference'")
+
+    return refuse
 
 
 def _observed() -> bool:

@@ -117,6 +117,17 @@ def test_equals_the_definition_where_vim_starts(method: str) -> None:
     judge(model, images(model))
 
 
+def test_the_reference_has_second_derivatives() -> None:
+    """Every part of the model runs on it, so none refuses."""
+    model = build(depth=1, backend="reference")
+    x = images(model).requires_grad_()
+    (first,) = torch.autograd.grad(model(x).square().sum(), x, create_graph=True)
+    first.square().sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+    assert x.grad.any()
+
+
 @pytest.mark.parametrize("size", [(16, 12), (9, 25), (4, 4), (12, 13)])
 def test_another_size_is_the_model_with_resampled_positions(size: tuple[int, int]) -> None:
     model = build(stride=3)

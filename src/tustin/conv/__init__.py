@@ -87,9 +87,7 @@ def _choose(name: str, device: torch.device) -> str:
 def _refusal(name: str, device: torch.device) -> str | None:
     """Why this backend cannot run on `device`, or None if it can."""
     if name == "native":
-        if device.type != "cpu":
-            return native.missing() or f"it runs on the CPU, and x is on {device}"
-        return "TRITON_INTERPRET=1 gives the CPU to Triton's interpreter" if interpreted() else native.missing()
+        return native.refuses(device)
     return triton_refuses(device) if name == "triton" else None
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from ctypes import c_char_p, c_int
 from struct import Struct
 from typing import Any
 
@@ -18,11 +16,6 @@ _INTERPRETED = interpreted()
 _CONV = Struct(f"@4i4q{native.TENSOR * 8}")  # TustinConv of csrc/conv.h
 
 
-@functools.cache
-def _function(name: str) -> Any:
-    return native.function(name, c_int, c_char_p)
-
-
 def _run(name: str, silu: bool, reverse: bool, x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> None:
     """Call the library; `rest` are the tensors after bias."""
     double = torch.float64 in (x.dtype, weight.dtype, None if bias is None else bias.dtype)
@@ -30,8 +23,7 @@ def _run(name: str, silu: bool, reverse: bool, x: Tensor, weight: Tensor, bias: 
     numbers = [real, silu, reverse, native.threads(), *x.shape, weight.shape[1]]
     for t in (x, weight, bias, *rest):
         numbers += native.fields(t)
-    if _function(name)(_CONV.pack(*numbers)):
-        raise MemoryError("causal_conv: the native backend could not allocate its scratch memory")
+    native.call(name, _CONV.pack(*numbers), "causal_conv")
 
 
 def _native_forward(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: bool) -> Tensor:
@@ -72,10 +64,6 @@ def _gradient(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
     return d_x, d_weight, None if bias is None else d_bias, None, None
 
 
-def _refuse_second_derivative(ctx: Any, *gradients: Any) -> None:
-    raise NotImplementedError("causal_conv: this backend has no second derivatives; use backend='reference'")
-
-
 def _forward(x: Tensor, *arguments: Any) -> Tensor:
     return _triton().forward(x, *arguments) if _on_triton(x) else _native_forward(x, *arguments)
 
@@ -102,5 +90,4 @@ _conv_backward = register(
     f"(Tensor d_out, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor)",
     _backward,
     _backward_fake,
-    _refuse_second_derivative,
 )

@@ -8,6 +8,7 @@
 // Walking time backwards is walking forwards with negative strides. The gradients of weight and bias are sums over time
 // and batch: one partial sum per span, cut by the shapes alone, added in a fixed order.
 #include "conv.h"
+
 #include "phi.hpp"
 #include "task.hpp"
 
@@ -18,14 +19,6 @@ constexpr int64_t kSlice = 64;              // channels: whole vectors
 constexpr int kPiece = 64;                  // tokens
 constexpr int64_t kSpan = 8 * kPiece;       // tokens
 constexpr int64_t kWorthThreads = 1 << 15;  // elements: fewer are done before a second thread wakes up
-
-// 1/(1 + e^{−x}). Where e^{−x} would overflow it is 0·x: zero, and NaN at −∞, as PyTorch's SiLU has it.
-template <class Real>
-TUSTIN_INLINE Vec<Real> sigmoid(Vec<Real> x) {
-  const Vec<Real> least = splat(Constants<Real>::kMinExponent);
-  const Exponential<Real, true> e(at_least(least, -x));  // bounded below; where it is not above, it is not used
-  return select(x < least, x * Real(0), 1 / (e.s * (e.r2_q + e.r) + (e.s + 1)));
-}
 
 // The weights of one vector of channels: in registers if their number is known when compiling, else (0) in memory.
 template <class Real, int width>

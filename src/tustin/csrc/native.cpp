@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "conv.h"
+#include "rowwise.h"
 #include "scan.h"
 #include "slices.hpp"
 
@@ -9,6 +10,8 @@
   namespace level {                               \
   int run_scan(const TustinScan*, bool gradient); \
   int run_conv(const TustinConv*, bool gradient); \
+  int run_gate(const TustinGate*, bool gradient); \
+  int run_norm(const TustinNorm*, bool gradient); \
   }
 #ifdef TUSTIN_X86_LEVELS
 TUSTIN_DECLARE(v2)
@@ -25,6 +28,8 @@ struct Level {
   bool (*supported)();
   int (*run_scan)(const TustinScan*, bool gradient);
   int (*run_conv)(const TustinConv*, bool gradient);
+  int (*run_gate)(const TustinGate*, bool gradient);
+  int (*run_norm)(const TustinNorm*, bool gradient);
 };
 
 // Best first.
@@ -35,13 +40,13 @@ constexpr Level kLevels[] = {
        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
      },
-     v4::run_scan, v4::run_conv},
+     v4::run_scan, v4::run_conv, v4::run_gate, v4::run_norm},
     {"v3",
      [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"); },
-     v3::run_scan, v3::run_conv},
-    {"v2", [] { return true; }, v2::run_scan, v2::run_conv},
+     v3::run_scan, v3::run_conv, v3::run_gate, v3::run_norm},
+    {"v2", [] { return true; }, v2::run_scan, v2::run_conv, v2::run_gate, v2::run_norm},
 #else
-    {"baseline", [] { return true; }, baseline::run_scan, baseline::run_conv},
+    {"baseline", [] { return true; }, baseline::run_scan, baseline::run_conv, baseline::run_gate, baseline::run_norm},
 #endif
 };
 
@@ -61,6 +66,10 @@ int tustin_scan_forward(const TustinScan* scan) { return current->run_scan(scan,
 int tustin_scan_backward(const TustinScan* scan) { return current->run_scan(scan, true); }
 int tustin_conv_forward(const TustinConv* conv) { return current->run_conv(conv, false); }
 int tustin_conv_backward(const TustinConv* conv) { return current->run_conv(conv, true); }
+int tustin_gate_forward(const TustinGate* gate) { return current->run_gate(gate, false); }
+int tustin_gate_backward(const TustinGate* gate) { return current->run_gate(gate, true); }
+int tustin_norm_forward(const TustinNorm* norm) { return current->run_norm(norm, false); }
+int tustin_norm_backward(const TustinNorm* norm) { return current->run_norm(norm, true); }
 
 int tustin_chunk_length(void) { return TUSTIN_CHUNK; }
 int64_t tustin_slices(int64_t D, int64_t groups_B, int64_t groups_C) { return Slices(D, groups_B, groups_C).count(); }

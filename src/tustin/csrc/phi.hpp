@@ -122,6 +122,14 @@ TUSTIN_INLINE Vec<float> quick_expm1(Vec<float> delta, Vec<float> scaled_A) {
 }
 #endif
 
+// 1/(1 + e^{−x}). Where e^{−x} would overflow it is 0·x: zero, and NaN at −∞, as PyTorch's SiLU has it.
+template <class Real>
+TUSTIN_INLINE Vec<Real> sigmoid(Vec<Real> x) {
+  const Vec<Real> least = splat(Constants<Real>::kMinExponent);
+  const Exponential<Real, true> e(at_least(least, -x));  // bounded below; where it is not above, it is not used
+  return select(x < least, x * Real(0), 1 / (e.s * (e.r2_q + e.r) + (e.s + 1)));
+}
+
 // log(1 + e^x) from x and e = e^{−|x|}, good to the last bits also where it is small; above 20 it is x, as in PyTorch.
 template <class Real>
 TUSTIN_INLINE Vec<Real> softplus(Vec<Real> x, Vec<Real> e) {

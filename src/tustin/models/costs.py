@@ -158,6 +158,6 @@ def _kept(model: VisionMamba, L: int) -> tuple[int, int]:
     inference = 2 * stream + channels + (3 * channels + projections)
     states = -(-L // _CHUNK) * D * N
     direction = 2 * channels + projections + states  # u, Δ
-    norm = 3 * stream  # what goes in, the same over its size, what comes out
-    block = norm + channels + 2 * direction + 4 * channels  # x; sum of directions, gate, its SiLU, product
+    norm = 2 * stream  # what goes in, what comes out
+    block = norm + channels + 2 * direction + 4 * channels  # x; results of the directions, gate, product
     return inference, len(model.layers) * block + norm

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..conv import causal_conv
 from ..discretize import get_method
 from ..discretize.base import unknown
+from ..rowwise import beside, gated_sum
 from ..scan import selective_scan
 
 __all__ = ["DT_INITS", "Mixer"]
@@ -62,12 +63,13 @@ class Mixer(nn.Module):
         # Two products instead of one cut in half: their gradients need no joining, and one can wait until it is needed.
         to_x, to_gate = self.in_proj.weight.chunk(2)
         x = F.linear(tokens, to_x).transpose(1, 2)  # (batch, d_inner, L)
-        y = self._scan(self.scan_arguments(x, reverse=False))
-        backward = self.scan_arguments(x, reverse=True)
+        forward = self._scan(self.scan_arguments(x, reverse=False)).transpose(1, 2)  # (batch, L, d_inner)
+        arguments = self.scan_arguments(x, reverse=True)
         del x  # a large image needs the room
-        y += self._scan(backward)
-        del backward
-        y = y.transpose(1, 2) * F.silu(F.linear(tokens, to_gate))
+        backward = self._scan(arguments).transpose(1, 2)
+        del arguments
+        y = gated_sum(forward, backward, F.linear(tokens, to_gate), backend=beside(self.backend))
+        del forward, backward
         return F.linear(y, self.out_proj.weight / 2)  # halving is exact wherever it is done
 
     def _scan(self, arguments: dict[str, Any]) -> Tensor:

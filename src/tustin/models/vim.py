@@ -6,7 +6,6 @@ import math
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from timm.layers import DropPath, lecun_normal_, to_2tuple
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model, resolve_pretrained_cfg
 from timm.models._features import feature_take_indices
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..discretize.base import unknown
+from ..rowwise import beside, rms_norm
 from .mixer import Mixer
 from .tokens import insert_middle, middle_token, resample_pos_embed, split_middle
 from .weights import Weights, check_discretization, load_checkpoint
@@ -23,12 +23,18 @@ __all__ = ["VisionMamba"]
 POOLS = ("token", "avg", "")
 """What the head reads: the class token, the mean of the patches, or every token."""
 
+_EPS = 1e-5
+
 
 class RMSNorm(nn.RMSNorm):
     """Reads the residual stream in its own precision; the result has the dtype of the weight."""
 
+    def __init__(self, d: int, backend: str) -> None:
+        super().__init__(d, eps=_EPS)
+        self.backend = beside(backend)
+
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps).to(self.weight.dtype)
+        return rms_norm(x, self.weight, _EPS, backend=self.backend)
 
 
 class PatchEmbed(nn.Module):
@@ -62,7 +68,7 @@ class Block(nn.Module):
 
     def __init__(self, mixer: Mixer, d: int, drop_path: float) -> None:
         super().__init__()
-        self.norm = RMSNorm(d, eps=1e-5)
+        self.norm = RMSNorm(d, mixer.backend)
         self.mixer = mixer
         self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
 
@@ -134,7 +140,7 @@ class VisionMamba(nn.Module):
         self.feature_info = [
             {"module": f"layers.{i}", "num_chs": embed_dim, "reduction": self.patch_embed.stride} for i in range(depth)
         ]
-        self.norm_f: nn.Module = RMSNorm(embed_dim, eps=1e-5)
+        self.norm_f: nn.Module = RMSNorm(embed_dim, backend)
         self.head_drop = nn.Dropout(drop_rate)
         self.reset_classifier(num_classes, global_pool)
         self._init_weights()

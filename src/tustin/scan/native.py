@@ -171,8 +171,7 @@ def _dense(*tensors: Any) -> tuple[Any, ...]:
 
 
 def _run(function: str, *numbers: int) -> None:
-    if getattr(_library(), function)(_SCAN.pack(*numbers)):
-        raise MemoryError("selective_scan: the native backend could not allocate its scratch memory")
+    native.call(function, _SCAN.pack(*numbers), "selective_scan")
 
 
 @functools.cache
@@ -187,8 +186,6 @@ def _groups(matrix: Tensor) -> int:
 
 @functools.cache
 def _library() -> Any:
-    native.function("tustin_scan_forward", c_int, c_char_p)
-    native.function("tustin_scan_backward", c_int, c_char_p)
     native.function("tustin_chunk_length", c_int)
     native.function("tustin_slices", c_int64, c_int64, c_int64, c_int64)
     native.function("tustin_method_name", c_char_p, c_int32)

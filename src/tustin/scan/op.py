@@ -137,10 +137,6 @@ def _gradient(ctx: Any, d_out: Tensor | None, d_last_state: Tensor | None, _: An
     return *(next(gradients) if given else None for given in ctx.given), None, None, None, None
 
 
-def _refuse_second_derivative(ctx: Any, *gradients: Any) -> None:
-    raise NotImplementedError("selective_scan: this backend has no second derivatives; use backend='reference'")
-
-
 _TENSORS = "Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, Tensor? delta_bias"
 _ARGUMENTS = f"{_TENSORS}, Tensor? initial_state, bool delta_softplus, str method, bool reverse"
 
@@ -157,7 +153,6 @@ _scan_backward = register(
     f"(Tensor d_out, Tensor? d_last_state, {_ARGUMENTS}, Tensor chunk_states) -> Tensor[]",
     _backward,
     _backward_fake,
-    _refuse_second_derivative,
 )
 
 

@@ -1,0 +1,90 @@
+"""What a block does to each number, or to each token, around the mixer's products: the gate and the norm."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from .. import native
+from ..compiling import assume_constant_result
+from ..discretize.base import unknown
+from . import op, reference
+
+__all__ = ["beside", "gated_sum", "rms_norm"]
+
+_BACKENDS = ("auto", "native", "reference")
+
+
+def gated_sum(a: Tensor, b: Tensor, gate: Tensor, *, backend: str = "auto") -> Tensor:
+    """(a + b) · silu(gate), in one pass over memory.
+
+    Args:
+        a: Of any shape and strides.
+        b: As a.
+        gate: As a.
+        backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run.
+
+    Returns:
+        The same shape and dtype. "native" computes in float32, or float64 if that is the dtype, and rounds once.
+    """
+    _check("gated_sum", "a", a)
+    for name, tensor in (("b", b), ("gate", gate)):
+        _check("gated_sum", name, tensor)
+        if tensor.shape != a.shape:
+            raise ValueError(f"gated_sum: {name} has shape {tuple(tensor.shape)}, but a has {tuple(a.shape)}")
+        if tensor.dtype != a.dtype:
+            raise TypeError(f"gated_sum: {name} is {tensor.dtype}, but a is {a.dtype}")
+        if tensor.device != a.device:
+            raise ValueError(f"gated_sum: {name} is on {tensor.device}, but a is on {a.device}")
+    return (op.gated_sum if _fused(backend, a.device) else reference.gated_sum)(a, b, gate)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float, *, backend: str = "auto") -> Tensor:
+    """x / √(mean(x²) + eps) · weight, the mean over the last dimension (RMSNorm, arXiv 1910.07467).
+
+    Args:
+        x: (…, D), of any strides.
+        weight: (D,).
+        eps: Added to the mean of the squares.
+        backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run.
+
+    Returns:
+        The shape of x, in the dtype of the weight. Inside, everything is float32, or float64 if an argument is.
+    """
+    _check("rms_norm", "x", x)
+    _check("rms_norm", "weight", weight)
+    if weight.ndim != 1 or x.shape[-1:] != weight.shape:
+        shapes = f"x has shape {tuple(x.shape)} and weight {tuple(weight.shape)}"
+        raise ValueError(f"rms_norm: {shapes}, expected (…, D) and (D,)")
+    if weight.device != x.device:
+        raise ValueError(f"rms_norm: weight is on {weight.device}, but x is on {x.device}")
+    return (op.rms_norm if _fused(backend, x.device) else reference.rms_norm)(x, weight, eps)
+
+
+def beside(scan_backend: str) -> str:
+    """The backend for the model whose scan runs on `scan_backend`: the reference beside the reference."""
+    return "reference" if scan_backend == "reference" else "auto"
+
+
+def _check(operator: str, name: str, tensor: Tensor) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{operator}: {name} must be a tensor, got {type(tensor).__name__}")
+    if tensor.dtype not in native.DTYPES:
+        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in native.DTYPES)
+        raise TypeError(f"{operator}: {name} is {tensor.dtype}; expected one of {known}")
+
+
+@assume_constant_result
+def _fused(backend: str, device: torch.device) -> bool:
+    """Whether to use the fused code. "auto" does not warn where it cannot: plain PyTorch is not much slower here."""
+    reason = _refusal(device) if backend in ("auto", "native") else None
+    if backend == "native" and reason:
+        raise RuntimeError(f"backend 'native' cannot be used: {reason}")
+    if backend not in _BACKENDS:
+        raise ValueError(unknown("backend", backend, _BACKENDS))
+    return backend != "reference" and not reason
+
+
+_refusal = functools.cache(native.refuses)
