@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from . import memory, timing
+from . import memory
 from .models import Candidate, Case
 from .worker import Worker
 
@@ -27,8 +27,8 @@ MOST_ROUNDS, FEWEST_ROUNDS = 24, 10
 """With fewer than ten nothing could be claimed of six rules."""
 TURN = 0.2
 """Seconds of a turn; quick cases are called again and again for this long."""
-FOR_SCALE = 2
-"""Rounds in which the reference backend takes part: it is slow, and no claim depends on it."""
+FOR_SCALE = 1
+"""Rounds, the first ones, in which the reference backend takes part: it is slow, and no claim depends on it."""
 BUDGET = 480.0
 """Seconds for everything, where the number of rounds is not given."""
 
@@ -59,7 +59,7 @@ def measure(cases: Sequence[Case], rounds: int | None, report: Report) -> Measur
         worker = Worker(KEEP_MEMORY)
         try:
             began = time.monotonic()
-            expected = _first_calls(groups, worker, found, report)
+            expected = _first_calls(groups, process == 0, worker, found, report)
             if process == 0:
                 warming = time.monotonic() - began
                 left = BUDGET - (time.monotonic() - start) - (PROCESSES - 1) * warming
@@ -135,10 +135,12 @@ def _left_out(case: Case, found: Measured) -> bool:
 
 
 def _first_calls(
-    groups: Sequence[Sequence[Case]], worker: Worker, found: Measured, report: Report
+    groups: Sequence[Sequence[Case]], with_scale: bool, worker: Worker, found: Measured, report: Report
 ) -> dict[Case, float]:
     """Warm every case up; roughly how long a call of it takes. What torch.compile cannot do is left out."""
-    cases = [case for group in groups for case in group if case not in found.skipped]
+    cases = [
+        case for group in groups for case in group if case not in found.skipped and (with_scale or not _slow(case))
+    ]
     expected = {}
     for done, case in enumerate(cases):
         report("first calls", done, len(cases))
@@ -163,7 +165,7 @@ def _one_round(
         report(f"round {number + 1} of {found.rounds}", number * len(groups) + done, found.rounds * len(groups))
         for place in balanced_order(len(group), number):
             case = group[place]
-            if case in expected and timing.takes_part(_turns(case, found.rounds), found.rounds, number):
+            if case in expected and (number < FOR_SCALE or not _slow(case)):
                 found.seconds[case][number] = worker.turn(case, case.threads, TURN)
 
 
@@ -173,14 +175,14 @@ def balanced_order(n: int, number: int) -> list[int]:
     return [(place + number) % n for place in first]
 
 
-def _turns(case: Case, rounds: int) -> int:
-    return min(rounds, FOR_SCALE) if case.candidate.backend == "reference" else rounds
+def _slow(case: Case) -> bool:
+    return case.candidate.backend == "reference"
 
 
 def _rounds_within(left: float, expected: dict[Case, float]) -> int:
     """As many as fit, an even number of them."""
     turns = {case: max(TURN, seconds) + (seconds if seconds < TURN else 0.0) for case, seconds in expected.items()}
-    scale = {case for case in turns if _turns(case, MOST_ROUNDS) < MOST_ROUNDS}
+    scale = {case for case in turns if _slow(case)}
     left -= FOR_SCALE * sum(turns[case] for case in scale)
     fitting = left / sum(seconds for case, seconds in turns.items() if case not in scale)
     return max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(fitting) // 2 * 2))
