@@ -10,7 +10,7 @@ from torch import Tensor
 from tests.native import needs_native, run_python
 from tests.rowwise import test_rowwise
 from tests.rowwise.test_rowwise import OPERATORS, each_operator
-from tustin.rowwise import beside, gated_sum, rms_norm
+from tustin.rowwise import beside, gated_mean, rms_norm
 
 
 def arguments(name: str, *shape: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -87,11 +87,11 @@ def test_export(name: str, own_caches: None) -> None:
 def test_autocast_changes_no_dtype(backend: str) -> None:
     """The norm of the residual stream stays in float32; the gate of bfloat16 is bfloat16."""
     x, weight = arguments("rms_norm")
-    a, b, gate = (t.detach().bfloat16().requires_grad_() for t in arguments("gated_sum"))
+    a, b, gate = (t.detach().bfloat16().requires_grad_() for t in arguments("gated_mean"))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        normed, gated = rms_norm(x, weight, 1e-5, backend=backend), gated_sum(a, b, gate, backend=backend)
+        normed, gated = rms_norm(x, weight, 1e-5, backend=backend), gated_mean(a, b, gate, backend=backend)
     assert torch.equal(normed, rms_norm(x, weight, 1e-5, backend=backend))
-    assert torch.equal(gated, gated_sum(a, b, gate, backend=backend))
+    assert torch.equal(gated, gated_mean(a, b, gate, backend=backend))
     assert (normed.dtype, gated.dtype) == (torch.float32, torch.bfloat16)
     (normed.sum() + gated.float().sum()).backward()
     for leaf in (x, weight, a, b, gate):
@@ -128,8 +128,8 @@ def test_gradients_only_where_asked(name: str) -> None:
 @needs_native
 def test_the_gradients_of_both_summands_are_not_one_tensor() -> None:
     """Equal they are, but changing one must not change the other."""
-    a, b, gate = arguments("gated_sum")
-    gated_sum(a, b, gate, backend="native").sum().backward()
+    a, b, gate = arguments("gated_mean")
+    gated_mean(a, b, gate, backend="native").sum().backward()
     assert a.grad is not None
     assert b.grad is not None
     assert torch.equal(a.grad, b.grad)
@@ -172,10 +172,10 @@ def test_fork_after_threads_have_run() -> None:
     """The parent's pool of threads does not exist in the child; the child must not wait for it."""
     done = run_python(
         "import os, torch\n"
-        "from tustin.rowwise import gated_sum, rms_norm\n"
+        "from tustin.rowwise import gated_mean, rms_norm\n"
         "torch.set_num_threads(2)\n"
         "x, w = torch.ones(4, 200, 96), torch.ones(96)\n"
-        "def both(): return gated_sum(x, x, rms_norm(x, w, 1e-5, backend='native'), backend='native').numpy()\n"
+        "def both(): return gated_mean(x, x, rms_norm(x, w, 1e-5, backend='native'), backend='native').numpy()\n"
         "before = both()\n"
         "if child := os.fork():\n"
         "    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
@@ -197,10 +197,10 @@ def test_where_native_cannot_run(environment: dict[str, str], reason: str) -> No
     """`auto` is the reference, without a word; by name it says why it cannot."""
     done = run_python(
         "import torch\n"
-        "from tustin.rowwise import gated_sum, rms_norm\n"
+        "from tustin.rowwise import gated_mean, rms_norm\n"
         "x, w = torch.ones(2, 3), torch.ones(3)\n"
-        "print(gated_sum(x, x, x).shape, rms_norm(x, w, 1e-5).shape)\n"
-        "gated_sum(x, x, x, backend='native')",
+        "print(gated_mean(x, x, x).shape, rms_norm(x, w, 1e-5).shape)\n"
+        "gated_mean(x, x, x, backend='native')",
         **environment,
     )
     assert done.stdout.count("torch.Size([2, 3])") == 2, done.stderr
@@ -227,15 +227,15 @@ NORM: dict[str, Any] = {"x": torch.ones(2, 3), "weight": torch.ones(3)}
 @pytest.mark.parametrize(
     ("name", "bad", "error", "sentence"),
     [
-        ("gated_sum", {"a": None}, TypeError, "gated_sum: a must be a tensor, got NoneType"),
-        ("gated_sum", {"gate": [1.0]}, TypeError, "gate must be a tensor, got list"),
-        ("gated_sum", {"a": torch.ones(2, 3).int()}, TypeError, "a is torch.int32; expected one of float32, float64"),
-        ("gated_sum", {"b": torch.ones(3)}, ValueError, r"b has shape \(3,\), but a has \(2, 3\)"),
-        ("gated_sum", {"gate": torch.ones(2, 1)}, ValueError, r"gate has shape \(2, 1\), but a has \(2, 3\)"),
-        ("gated_sum", {"gate": torch.ones(2, 3).half()}, TypeError, "gate is torch.float16, but a is torch.float32"),
-        ("gated_sum", {"b": torch.ones(2, 3, device="meta")}, ValueError, "b is on meta, but a is on cpu"),
+        ("gated_mean", {"a": None}, TypeError, "gated_mean: a must be a tensor, got NoneType"),
+        ("gated_mean", {"gate": [1.0]}, TypeError, "gate must be a tensor, got list"),
+        ("gated_mean", {"a": torch.ones(2, 3).int()}, TypeError, "a is torch.int32; expected one of float32, float64"),
+        ("gated_mean", {"b": torch.ones(3)}, ValueError, r"b has shape \(3,\), but a has \(2, 3\)"),
+        ("gated_mean", {"gate": torch.ones(2, 1)}, ValueError, r"gate has shape \(2, 1\), but a has \(2, 3\)"),
+        ("gated_mean", {"gate": torch.ones(2, 3).half()}, TypeError, "gate is torch.float16, but a is torch.float32"),
+        ("gated_mean", {"b": torch.ones(2, 3, device="meta")}, ValueError, "b is on meta, but a is on cpu"),
         (
-            "gated_sum",
+            "gated_mean",
             {"backend": "nativ"},
             ValueError,
             "unknown backend 'nativ' .did you mean 'native'.*; known: auto",
@@ -257,4 +257,4 @@ NORM: dict[str, Any] = {"x": torch.ones(2, 3), "weight": torch.ones(3)}
 )
 def test_mistakes_are_one_sentence(name: str, bad: dict[str, Any], error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=sentence):
-        OPERATORS[name](**(GATE if name == "gated_sum" else NORM) | bad)
+        OPERATORS[name](**(GATE if name == "gated_mean" else NORM) | bad)

@@ -66,7 +66,7 @@ int gate(const TustinGate& g) {
       const Real* d_out_i = d_out.read(first, count, tiles[3]);
       Real *d_sum_i = d_sum.target(first, count, tiles[4]), *d_gate_i = d_gate.target(first, count, tiles[5]);
       for (int64_t i = 0; i < count; i += W) {
-        const V x = load(gate_i + i), s = sigmoid(x), d = load(d_out_i + i) * s;
+        const V x = load(gate_i + i), s = sigmoid(x), d = load(d_out_i + i) * (s * Real(0.5));
         store(d_sum_i + i, d * x);
         store(d_gate_i + i, d * (load(a_i + i) + load(b_i + i)) * (1 + x * (1 - s)));
       }
@@ -75,7 +75,7 @@ int gate(const TustinGate& g) {
       Real* out_i = out.target(first, count, tiles[3]);
       for (int64_t i = 0; i < count; i += W) {
         const V x = load(gate_i + i);
-        store(out_i + i, (load(a_i + i) + load(b_i + i)) * (x * sigmoid(x)));
+        store(out_i + i, (load(a_i + i) + load(b_i + i)) * (x * (sigmoid(x) * Real(0.5))));
       }
       out.write(first, count, out_i);
     }

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..conv import causal_conv
 from ..discretize import get_method
 from ..discretize.base import unknown
-from ..rowwise import beside, gated_sum
+from ..rowwise import beside, gated_mean
 from ..scan import selective_scan
 
 __all__ = ["DT_INITS", "Mixer"]
@@ -68,9 +68,9 @@ class Mixer(nn.Module):
         del x  # a large image needs the room
         backward = self._scan(arguments).transpose(1, 2)
         del arguments
-        y = gated_sum(forward, backward, F.linear(tokens, to_gate), backend=beside(self.backend))
+        y = gated_mean(forward, backward, F.linear(tokens, to_gate), backend=beside(self.backend))
         del forward, backward
-        return F.linear(y, self.out_proj.weight / 2)  # halving is exact wherever it is done
+        return self.out_proj(y)
 
     def _scan(self, arguments: dict[str, Any]) -> Tensor:
         y = selective_scan(**arguments, method=self.discretization, backend=self.backend)

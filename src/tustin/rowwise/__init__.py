@@ -12,13 +12,13 @@ from ..compiling import assume_constant_result
 from ..discretize.base import unknown
 from . import op, reference
 
-__all__ = ["beside", "gated_sum", "rms_norm"]
+__all__ = ["beside", "gated_mean", "rms_norm"]
 
 _BACKENDS = ("auto", "native", "reference")
 
 
-def gated_sum(a: Tensor, b: Tensor, gate: Tensor, *, backend: str = "auto") -> Tensor:
-    """(a + b) · silu(gate), in one pass over memory.
+def gated_mean(a: Tensor, b: Tensor, gate: Tensor, *, backend: str = "auto") -> Tensor:
+    """(a + b)/2 · silu(gate), in one pass over memory.
 
     Args:
         a: Of any shape and strides.
@@ -29,16 +29,16 @@ def gated_sum(a: Tensor, b: Tensor, gate: Tensor, *, backend: str = "auto") -> T
     Returns:
         The same shape and dtype. "native" computes in float32, or float64 if that is the dtype, and rounds once.
     """
-    _check("gated_sum", "a", a)
+    _check("gated_mean", "a", a)
     for name, tensor in (("b", b), ("gate", gate)):
-        _check("gated_sum", name, tensor)
+        _check("gated_mean", name, tensor)
         if tensor.shape != a.shape:
-            raise ValueError(f"gated_sum: {name} has shape {tuple(tensor.shape)}, but a has {tuple(a.shape)}")
+            raise ValueError(f"gated_mean: {name} has shape {tuple(tensor.shape)}, but a has {tuple(a.shape)}")
         if tensor.dtype != a.dtype:
-            raise TypeError(f"gated_sum: {name} is {tensor.dtype}, but a is {a.dtype}")
+            raise TypeError(f"gated_mean: {name} is {tensor.dtype}, but a is {a.dtype}")
         if tensor.device != a.device:
-            raise ValueError(f"gated_sum: {name} is on {tensor.device}, but a is on {a.device}")
-    return (op.gated_sum if _fused(backend, a.device) else reference.gated_sum)(a, b, gate)
+            raise ValueError(f"gated_mean: {name} is on {tensor.device}, but a is on {a.device}")
+    return (op.gated_mean if _fused(backend, a.device) else reference.gated_mean)(a, b, gate)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, *, backend: str = "auto") -> Tensor:

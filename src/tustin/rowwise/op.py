@@ -18,14 +18,14 @@ _GATE = Struct("@2iq7P")  # TustinGate of csrc/rowwise.h
 _NORM = Struct("@3i2qd6P")  # TustinNorm
 
 
-# --- gated_sum --------------------------------------------------------------------------------------------------------
+# --- gated_mean -------------------------------------------------------------------------------------------------------
 
 
 def _run_gate(name: str, a: Tensor, b: Tensor, gate: Tensor, *rest: Tensor | None) -> None:
     """Call the library; `rest` are the tensors after gate."""
     pointers = [native.address(t) for t in (a, b, gate, *rest)]
     arguments = _GATE.pack(native.DTYPES[gate.dtype], native.threads(), gate.numel(), *pointers)
-    native.call(name, arguments, "gated_sum")
+    native.call(name, arguments, "gated_mean")
 
 
 def _gate_forward(a: Tensor, b: Tensor, gate: Tensor) -> Tensor:
@@ -55,12 +55,12 @@ def _gate_setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) ->
 
 
 def _gate_gradient(ctx: Any, d_out: Tensor) -> tuple[Tensor, ...]:
-    d_sum, d_gate = _gated_sum_backward(d_out, *ctx.saved_tensors)
+    d_sum, d_gate = _gated_mean_backward(d_out, *ctx.saved_tensors)
     return d_sum, d_sum, d_gate
 
 
-gated_sum = register(
-    "gated_sum",
+gated_mean = register(
+    "gated_mean",
     f"({_GATE_ARGUMENTS}) -> Tensor",
     _gate_forward,
     _gate_forward_fake,
@@ -68,8 +68,8 @@ gated_sum = register(
     _gate_setup_context,
     devices=["cpu"],
 )
-_gated_sum_backward = register(
-    "gated_sum_backward",
+_gated_mean_backward = register(
+    "gated_mean_backward",
     f"(Tensor d_out, {_GATE_ARGUMENTS}) -> (Tensor, Tensor)",
     _gate_backward,
     _gate_backward_fake,

@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def gated_sum(a: Tensor, b: Tensor, gate: Tensor) -> Tensor:
-    return (a + b) * F.silu(gate)
+def gated_mean(a: Tensor, b: Tensor, gate: Tensor) -> Tensor:
+    return (a + b) / 2 * F.silu(gate)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
