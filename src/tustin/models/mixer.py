@@ -70,7 +70,7 @@ class Mixer(nn.Module):
         del arguments
         y = gated_mean(forward, backward, F.linear(tokens, to_gate), backend=beside(self.backend))
         del forward, backward
-        return self.out_proj(y)
+        return F.linear(y, self.out_proj.weight)
 
     def _scan(self, arguments: dict[str, Any]) -> Tensor:
         y = selective_scan(**arguments, method=self.discretization, backend=self.backend)
