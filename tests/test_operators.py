@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tustin import selective_scan
 from tustin.conv import causal_conv
+from tustin.rowwise import gated_mean, rms_norm
 
 
 def scan(*tensors: Tensor) -> Tensor:
@@ -26,8 +27,26 @@ def conv(x: Tensor, weight: Tensor) -> Tensor:
     return causal_conv(x, weight)
 
 
-SHAPES = {scan: [(2, 5, 7), (2, 5, 7), (5, 3), (2, 3, 7), (2, 3, 7)], conv: [(2, 5, 7), (5, 4)]}
-OPERATORS = {scan: "tustin::selective_scan", conv: "tustin::causal_conv"}
+def gate(a: Tensor, b: Tensor, gate: Tensor) -> Tensor:
+    return gated_mean(a, b, gate)
+
+
+def norm(x: Tensor, weight: Tensor) -> Tensor:
+    return rms_norm(x, weight, 1e-5)
+
+
+SHAPES = {
+    scan: [(2, 5, 7), (2, 5, 7), (5, 3), (2, 3, 7), (2, 3, 7)],
+    conv: [(2, 5, 7), (5, 4)],
+    gate: [(2, 7, 5)] * 3,
+    norm: [(2, 7, 5), (5,)],
+}
+OPERATORS = {
+    scan: "tustin::selective_scan",
+    conv: "tustin::causal_conv",
+    gate: "tustin::gated_mean",
+    norm: "tustin::rms_norm",
+}
 each_operator = pytest.mark.parametrize("call", OPERATORS, ids=lambda call: call.__name__)
 Call = Callable[..., Tensor]
 
