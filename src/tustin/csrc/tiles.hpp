@@ -83,13 +83,34 @@ constexpr int kDtype = sizeof(Real) == 8 ? TUSTIN_FLOAT64 : TUSTIN_FLOAT32;
 typedef uint32_t Words __attribute__((vector_size(kRegisterBytes)));
 typedef uint16_t Halves __attribute__((vector_size(kRegisterBytes / 2)));
 
+// Between the two widths; the numbers of a narrowing fit. GCC takes several instructions where there is one.
+TUSTIN_INLINE Words to_words(Halves bits) {
+#if defined(__AVX512F__)
+  return (Words)_mm512_cvtepu16_epi32((__m256i)bits);
+#elif defined(__AVX2__)
+  return (Words)_mm256_cvtepu16_epi32((__m128i)bits);
+#else
+  return __builtin_convertvector(bits, Words);
+#endif
+}
+TUSTIN_INLINE Halves to_halves(Words bits) {
+#if defined(__AVX512F__)
+  return (Halves)_mm512_cvtepi32_epi16((__m512i)bits);
+#elif defined(__AVX2__)
+  const __m256i twice = _mm256_packus_epi32((__m256i)bits, (__m256i)bits);  // the halves of each sixteen bytes, twice
+  return (Halves)_mm256_castsi256_si128(_mm256_permute4x64_epi64(twice, 0b1000));
+#else
+  return __builtin_convertvector(bits, Halves);
+#endif
+}
+
 template <class Half>
 TUSTIN_INLINE Register<float> widen_row(Halves bits) {
-  return Half::template widen<Register<float>>(__builtin_convertvector(bits, Words));
+  return Half::template widen<Register<float>>(to_words(bits));
 }
 template <class Half>
 TUSTIN_INLINE Halves narrow_row(Register<float> v) {
-  return __builtin_convertvector(Half::template narrow<Words>(v), Halves);
+  return to_halves(Half::template narrow<Words>(v));
 }
 #if defined(__AVX512F__)  // has instructions for it
 template <>
