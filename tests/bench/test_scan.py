@@ -324,6 +324,17 @@ def test_a_busy_machine_is_mentioned():
     assert "(load 2.3), do not trust it" in " ".join(report.summary(busy))
 
 
+def test_the_load_is_what_the_cores_do_now(monkeypatch, tmp_path):
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  10 20 30 400 50 1 2 3 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n", encoding="ascii")
+    monkeypatch.setattr(machine, "_STAT", stat)
+    assert machine._busy_ticks() == 10 + 20 + 30 + 1 + 2 + 3
+    assert machine._load(0.01) == 0
+    stat.unlink()
+    monkeypatch.setattr("os.getloadavg", lambda: (1.5, 0.0, 0.0))
+    assert machine._load() == 1.5
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0.0523, "0.052"), (3.041, "3.04"), (12.34, "12.3"), (99.97, "100"), (494.4, "494"), (20891.0, "20891")],

@@ -8,8 +8,10 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -51,6 +53,8 @@ class Limits:
 
 
 LIMITS = ("gemm", "copy")
+
+_STAT = Path("/proc/stat")
 
 
 @functools.cache
@@ -112,9 +116,24 @@ def describe(device: str, peer: str) -> dict[str, Any]:
         "platform": facts["platform"],
         "cpu": facts["cpu"],
         "gpu": None if device == "cpu" else torch.get_device_module(device).get_device_name(),
-        "load": os.getloadavg()[0],
+        "load": _load(),
         "native_level": None if missing("native") else native.cpu_level(),
     }
+
+
+def _load(seconds: float = 0.5) -> float:
+    """How many cores others keep busy; where the system does not tell, its average number of running processes."""
+    if not _STAT.exists():
+        return os.getloadavg()[0]
+    before = _busy_ticks()
+    time.sleep(seconds)
+    return (_busy_ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds
+
+
+def _busy_ticks() -> int:
+    """Since the start of the system, on all cores, the time that another system had of them included."""
+    user, nice, system, _idle, _waiting, *others = map(int, _STAT.read_text(encoding="ascii").split()[1:9])
+    return user + nice + system + sum(others)
 
 
 def _version(package: str) -> str | None:
@@ -124,7 +143,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-_BUSY = 0.5  # processes that ran or waited to before the benchmark did
+_BUSY = 0.3  # cores, before the benchmark
 
 
 def where(facts: dict[str, Any], threads: int) -> str:
