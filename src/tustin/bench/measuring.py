@@ -27,8 +27,6 @@ MOST_ROUNDS, FEWEST_ROUNDS = 24, 10
 """With fewer than ten nothing could be claimed of six rules."""
 TURN = 0.2
 """Seconds of a turn; quick cases are called again and again for this long."""
-FOR_SCALE = 1
-"""Rounds, the first ones, in which the reference backend takes part: it is slow, and no claim depends on it."""
 BUDGET = 480.0
 """Seconds for everything, where the number of rounds is not given."""
 
@@ -58,12 +56,10 @@ def measure(cases: Sequence[Case], rounds: int | None, report: Report) -> Measur
             break
         worker = Worker(KEEP_MEMORY)
         try:
-            began = time.monotonic()
-            expected = _first_calls(groups, process == 0, worker, found, report)
             if process == 0:
-                warming = time.monotonic() - began
-                left = BUDGET - (time.monotonic() - start) - (PROCESSES - 1) * warming
-                found.rounds = rounds or _rounds_within(left, expected)
+                expected = _first_calls(fitting, worker, found, report)
+                again = (PROCESSES - 1) * sum(expected.values())  # a worker calls what it does not know once untimed
+                found.rounds = rounds or _rounds_within(BUDGET - (time.monotonic() - start) - again, expected)
             for number in range(found.rounds):
                 if number * PROCESSES // found.rounds == process:
                     _one_round(number, groups, expected, worker, found, report)
@@ -134,18 +130,20 @@ def _left_out(case: Case, found: Measured) -> bool:
 # --- times ------------------------------------------------------------------------------------------------------------
 
 
-def _first_calls(
-    groups: Sequence[Sequence[Case]], with_scale: bool, worker: Worker, found: Measured, report: Report
-) -> dict[Case, float]:
-    """Warm every case up; roughly how long a call of it takes. What torch.compile cannot do is left out."""
-    cases = [
-        case for group in groups for case in group if case not in found.skipped and (with_scale or not _slow(case))
-    ]
+def _first_calls(cases: Sequence[Case], worker: Worker, found: Measured, report: Report) -> dict[Case, float]:
+    """Warm the cases up; roughly how long a call of each takes. What torch.compile cannot do is left out.
+
+    The reference backend is slow, and no claim depends on it: this call of it is all that is measured.
+    """
     expected = {}
     for done, case in enumerate(cases):
         report("first calls", done, len(cases))
         try:
-            _, expected[case] = worker.first_calls(case)
+            _, seconds = worker.first_calls(case)
+            if case.candidate.backend == "reference":
+                found.seconds[case][0] = [seconds]
+            else:
+                expected[case] = seconds
         except RuntimeError as error:
             if not case.candidate.compiled:
                 raise
@@ -165,7 +163,7 @@ def _one_round(
         report(f"round {number + 1} of {found.rounds}", number * len(groups) + done, found.rounds * len(groups))
         for place in balanced_order(len(group), number):
             case = group[place]
-            if case in expected and (number < FOR_SCALE or not _slow(case)):
+            if case in expected:
                 found.seconds[case][number] = worker.turn(case, case.threads, TURN)
 
 
@@ -175,14 +173,7 @@ def balanced_order(n: int, number: int) -> list[int]:
     return [(place + number) % n for place in first]
 
 
-def _slow(case: Case) -> bool:
-    return case.candidate.backend == "reference"
-
-
 def _rounds_within(left: float, expected: dict[Case, float]) -> int:
     """As many as fit, an even number of them."""
     turns = {case: max(TURN, seconds) + (seconds if seconds < TURN else 0.0) for case, seconds in expected.items()}
-    scale = {case for case in turns if _slow(case)}
-    left -= FOR_SCALE * sum(turns[case] for case in scale)
-    fitting = left / sum(seconds for case, seconds in turns.items() if case not in scale)
-    return max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(fitting) // 2 * 2))
+    return max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(left / sum(turns.values())) // 2 * 2))
