@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import torch
@@ -51,6 +53,26 @@ def run(x: Arguments, weight: Tensor, **how: object) -> Arguments:
     return {"output": out.detach(), "last state": last.detach(), **named}
 
 
+def output_and_gradients(call: Callable[..., Tensor], x: Arguments, **how: Any) -> Arguments:
+    """Of an operator with one output: it, and the gradient of every argument for a fixed one of the output; by name."""
+    leaves = {name: t.detach().requires_grad_() for name, t in x.items()}
+    out = call(**leaves, **how)
+    d_out = torch.linspace(0.5, 1.5, out.numel(), dtype=torch.float64).view(out.shape).to(out.dtype)
+    gradients = torch.autograd.grad(out, list(leaves.values()), d_out)
+    return {"output": out.detach()} | {f"gradient of {n}": g for n, g in zip(leaves, gradients, strict=True)}
+
+
+def in_threads_at_once(call: Callable[..., Tensor], samples: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """What the call makes of each sample, each in a thread of its own."""
+    got: dict[int, Tensor] = {}
+    workers = [threading.Thread(target=lambda i=i: got.update({i: call(*samples[i])})) for i in range(len(samples))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return [got[i] for i in range(len(samples))]
+
+
 def weight_for(x: Arguments) -> Tensor:
     """What the loss multiplies the output with: no two the same, and of one sign, so that gradients do not cancel."""
     return torch.linspace(0.5, 1.5, x["u"].numel(), dtype=torch.float64).view_as(x["u"])
@@ -64,9 +86,16 @@ def assert_follows(x: Arguments, least: float = 0.0, but: tuple[str, ...] = (), 
     """
     weight = weight_for(x)
     expected = run(cast(x, torch.float64), weight, backend="reference", **how)
+    assert_on_each_level(lambda: run(x, weight, backend="native", **how), expected, least, but)
+
+
+def assert_on_each_level(
+    run_native: Callable[[], Arguments], expected: Arguments, least: float, but: tuple[str, ...] = ()
+) -> None:
+    """What `run_native` returns equals the float64 reference on each level; `assert_follows` says how it is judged."""
     for level in LEVELS:
         with cpu_level(level):
-            got = run(x, weight, backend="native", **how)
+            got = run_native()
         for what, value in expected.items():
             if what.removeprefix("gradient of ") in but:
                 continue

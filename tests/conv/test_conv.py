@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.native import LEVELS, Arguments, cpu_level, needs_native
+from tests.native import LEVELS, Arguments, assert_on_each_level, cpu_level, needs_native, output_and_gradients
 from tests.scan.test_native_accuracy import batch_inside, channel_last, covering, name_of, plain, sliced
 from tests.tolerances import DERIVATIVES, SCAN, assert_close
 from tustin.conv import causal_conv
@@ -28,24 +28,13 @@ def filters(batch: int, D: int, L: int, K: int, bias: bool = True, dtype: torch.
 
 def run(x: Arguments, **how: object) -> Arguments:
     """The output, and the gradient of every argument for a fixed gradient of the output; by name."""
-    leaves = {name: t.detach().requires_grad_() for name, t in x.items()}
-    out = causal_conv(**leaves, **how)
-    d_out = torch.linspace(0.5, 1.5, out.numel(), dtype=torch.float64).view(out.shape).to(out.dtype)
-    gradients = torch.autograd.grad(out, list(leaves.values()), d_out)
-    return {"output": out.detach()} | {f"gradient of {n}": g for n, g in zip(leaves, gradients, strict=True)}
+    return output_and_gradients(causal_conv, x, **how)
 
 
 def assert_follows(x: Arguments, **how: object) -> None:
     """On each level native equals the float64 reference; a gradient is judged by 1 where all of it is smaller."""
     expected = run({name: t.double() for name, t in x.items()}, backend="reference", **how)
-    for level in LEVELS:
-        with cpu_level(level):
-            got = run(x, backend="native", **how)
-        for what, value in expected.items():
-            assert got[what].shape == value.shape
-            table, floor = (DERIVATIVES, 1.0) if "gradient" in what else (SCAN, 0.0)
-            both = (torch.cat([t.flatten(), t.new_tensor([floor])]) for t in (got[what], value))
-            assert_close(*both, table, f"{what} on {level}")
+    assert_on_each_level(lambda: run(x, backend="native", **how), expected, least=1.0)
 
 
 # ── shapes and layouts ───────────────────────────────────────────────────────────────────────────────────────────────

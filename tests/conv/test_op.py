@@ -1,6 +1,5 @@
 """The convolution as a PyTorch operator, the choice of backend, and its errors."""
 
-import threading
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.conv.test_conv import filters
-from tests.native import needs_native, run_python
+from tests.native import in_threads_at_once, needs_native, run_python
 from tustin.conv import causal_conv
 
 
@@ -133,13 +132,7 @@ def test_checkpoint_gives_the_same_gradients() -> None:
 def test_threads_at_once_do_not_disturb_each_other() -> None:
     samples = [arguments(3, 72, 300 + i) for i in range(4)]
     alone = [conv(*x) for x in samples]
-    got: dict[int, Tensor] = {}
-    workers = [threading.Thread(target=lambda i=i: got.update({i: conv(*samples[i])})) for i in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert all(torch.equal(got[i], alone[i]) for i in range(4))
+    assert all(map(torch.equal, in_threads_at_once(conv, samples), alone))
 
 
 @needs_native

@@ -1,13 +1,12 @@
 """The gate and the norm as PyTorch operators, the choice of backend, and their errors."""
 
-import threading
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.native import needs_native, run_python
+from tests.native import in_threads_at_once, needs_native, run_python
 from tests.rowwise import test_rowwise
 from tests.rowwise.test_rowwise import OPERATORS, each_operator
 from tustin.rowwise import beside, gated_mean, rms_norm
@@ -158,13 +157,7 @@ def test_reference_has_second_derivatives(name: str) -> None:
 def test_threads_at_once_do_not_disturb_each_other(name: str) -> None:
     samples = [arguments(name, 3, 300 + i, 72) for i in range(4)]
     alone = [OPERATORS[name](*x) for x in samples]
-    got: dict[int, Tensor] = {}
-    workers = [threading.Thread(target=lambda i=i: got.update({i: OPERATORS[name](*samples[i])})) for i in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert all(torch.equal(got[i], alone[i]) for i in range(4))
+    assert all(map(torch.equal, in_threads_at_once(OPERATORS[name], samples), alone))
 
 
 @needs_native

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.native import LEVELS, Arguments, cpu_level, needs_native
+from tests.native import LEVELS, Arguments, assert_on_each_level, cpu_level, needs_native, output_and_gradients
 from tests.scan.test_native_accuracy import batch_inside, channel_last, covering, name_of, plain, sliced
 from tests.tolerances import DERIVATIVES, SCAN, assert_close
 from tustin.rowwise import gated_mean, rms_norm
@@ -38,24 +38,13 @@ def cast(x: Arguments, dtype: torch.dtype) -> Arguments:
 
 def run(name: str, x: Arguments, **how: Any) -> Arguments:
     """The output, and the gradient of every argument for a fixed gradient of the output; by name."""
-    leaves = {argument: t.detach().requires_grad_() for argument, t in x.items()}
-    out = OPERATORS[name](**leaves, **how)
-    d_out = torch.linspace(0.5, 1.5, out.numel(), dtype=torch.float64).view(out.shape).to(out.dtype)
-    gradients = torch.autograd.grad(out, list(leaves.values()), d_out)
-    return {"output": out.detach()} | {f"gradient of {n}": g for n, g in zip(leaves, gradients, strict=True)}
+    return output_and_gradients(OPERATORS[name], x, **how)
 
 
 def assert_follows(name: str, x: Arguments, **how: Any) -> None:
     """On each level native equals the float64 reference; a gradient is judged by 1 where all of it is smaller."""
     expected = run(name, cast(x, torch.float64), backend="reference", **how)
-    for level in LEVELS:
-        with cpu_level(level):
-            got = run(name, x, backend="native", **how)
-        for what, value in expected.items():
-            assert got[what].shape == value.shape
-            table, floor = (DERIVATIVES, 1.0) if "gradient" in what else (SCAN, 0.0)
-            both = (torch.cat([t.flatten(), t.new_tensor([floor])]) for t in (got[what], value))
-            assert_close(*both, table, f"{what} on {level}")
+    assert_on_each_level(lambda: run(name, x, backend="native", **how), expected, least=1.0)
 
 
 # ── shapes and layouts ───────────────────────────────────────────────────────────────────────────────────────────────

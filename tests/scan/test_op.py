@@ -2,14 +2,13 @@
 
 import multiprocessing
 import platform
-import threading
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.native import run_python
+from tests.native import in_threads_at_once, run_python
 from tests.systems import OPTIONAL, system
 from tustin import native, selective_scan
 
@@ -114,13 +113,7 @@ def test_threads_at_once_do_not_disturb_each_other() -> None:
     """As DataParallel does it: the same bits as alone."""
     samples = [list(system(2, 24, 50, 4, seed=seed).values()) for seed in range(4)]
     alone = [scan(*x) for x in samples]
-    got: dict[int, Tensor] = {}
-    workers = [threading.Thread(target=lambda i=i: got.update({i: scan(*samples[i])})) for i in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert all(torch.equal(got[i], alone[i]) for i in range(4))
+    assert all(map(torch.equal, in_threads_at_once(scan, samples), alone))
 
 
 def _in_child(queue: Any, seed: int) -> None:

@@ -7,8 +7,8 @@
 extern "C" {
 #endif
 
-/* out = (a + b)/2·silu(gate), number by number; d_sum is the gradient of a + b, so of a and of b. All have `count` elements of `dtype`,
-   contiguous. Computed in double if that is TUSTIN_FLOAT64, and in float otherwise. */
+/* out = (a + b)/2·silu(gate), number by number; d_sum is the gradient of a + b, so of a and of b. All have `count`
+   elements of `dtype`, contiguous. Computed in double if that is TUSTIN_FLOAT64, and in float otherwise. */
 typedef struct {
   int32_t dtype, threads;
   int64_t count;

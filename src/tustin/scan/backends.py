@@ -39,12 +39,6 @@ class Backend:
         return self.missing() or self.refuses(device, method) or ("it has no float64" if too_wide else None)
 
 
-def _native_refuses(device: torch.device, method: Method) -> str | None:
-    if device.type == "cpu" and interpreted():
-        return "TRITON_INTERPRET=1 gives the CPU to Triton's interpreter"
-    return refuses(device, method)
-
-
 def _triton_refuses(device: torch.device, method: Method) -> str | None:
     if reason := triton_refuses(device):
         return reason
@@ -62,7 +56,7 @@ BACKENDS: dict[str, Backend] = {
             description="fused C++ for the CPU; every built-in method",
             scan=op.scan,
             missing=native.missing,
-            refuses=_native_refuses,
+            refuses=refuses,
         ),
         Backend(
             name="triton",

@@ -24,10 +24,8 @@ _kept = threading.local()
 
 def refuses(device: torch.device, method: Method) -> str | None:
     """Why it cannot run `method` on `device`, or None if it can."""
-    if native.missing():
-        return "its library is missing"
-    if device.type != "cpu":
-        return f"it runs on the CPU, and the tensors are on {device}"
+    if reason := native.refuses(device):
+        return reason
     if method not in BUILT_IN:
         return f"method {method.name!r} is not one of those compiled into it ({', '.join(method_names())})"
     return None
