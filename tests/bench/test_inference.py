@@ -55,6 +55,7 @@ def test_ratios_are_formed_within_a_round():
     own, other = {0: [1.0, 9.0, 2.0], 1: [40.0], 3: [8.0]}, {0: [1.0], 1: [20.0], 2: [5.0]}
     assert paired(own, other) == Ratio((2.0, 2.0))
     assert paired({0: [1.0]}, {1: [1.0]}) is None
+    assert paired({0: [1.0, 9.0, 4.0]}, {0: [2.0, 18.0, 1.0]}) == Ratio((0.5,))
 
 
 def series(cost: float, rounds: int = 16, wobble: float = 0.003) -> dict[int, list[float]]:
@@ -131,9 +132,9 @@ class FakeWorker:
             raise RuntimeError("InductorError: no compiler\nsecond line")
         return 1.0, 0.5
 
-    def turn(self, case, threads, at_least):
-        self.calls.append(("turn", case))
-        return [seconds_of(case, 0)]
+    def laps(self, cases, orders, at_least):
+        self.calls += [("lap", case) for case in cases]
+        return [[seconds_of(case, 0)] for case in cases]
 
     def peak(self, case):
         self.calls.append(("peak", case))
@@ -168,10 +169,10 @@ def test_memory_is_measured_apart_and_half_of_the_rounds_in_a_fresh_process(work
     first = [[case for kind, case in worker.calls if kind == "first"] for worker in of_time]
     assert [case.batch for case in first[0] if case.candidate.backend == "reference"] == [1]
     assert not first[1]  # known by then
-    turns = [[case for kind, case in worker.calls if kind == "turn"] for worker in of_time]
-    assert len(turns[0]) == len(turns[1])
-    assert not any(case.candidate.backend == "reference" for case in turns[0] + turns[1])
-    first_round = turns[0][: len(turns[0]) // 3]
+    laps = [[case for kind, case in worker.calls if kind == "lap"] for worker in of_time]
+    assert len(laps[0]) == len(laps[1])
+    assert not any(case.candidate.backend == "reference" for case in laps[0] + laps[1])
+    first_round = laps[0][: len(laps[0]) // 3]
     assert [case.batch for case in first_round] == sorted(case.batch for case in first_round)
 
 

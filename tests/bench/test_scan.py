@@ -17,8 +17,9 @@ from tustin import METHODS, native, selective_scan
 from tustin.bench import files, machine, options, report, scan, timing, workloads
 from tustin.bench import worker as worker_module
 from tustin.bench.checks import LONG, check_all
+from tustin.bench.machine import Limit
 from tustin.bench.scan import focus, plan
-from tustin.bench.timing import Task, Timing, summarize
+from tustin.bench.timing import Lap, Party, Timing, summarize
 from tustin.bench.worker import Worker
 from tustin.bench.workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell, peer_of
 from tustin.cli import main
@@ -36,28 +37,45 @@ needs_native = pytest.mark.skipif(bool(native.missing()), reason="the native lib
 # --- timing -----------------------------------------------------------------------------------------------------------
 
 
+def laps(*calls: float, party: int = 0, round: int = 0) -> dict[Lap, float]:
+    return {Lap(party, round, number): seconds for number, seconds in enumerate(calls)}
+
+
 def test_summary_is_the_median_and_the_quartiles():
-    several = Timing(calls=5, low=2.0, median=3.0, high=4.0, rounds={0: 3.0, 2: 3.0})
-    assert summarize({0: [5.0, 1.0, 3.0], 2: [2.0, 4.0]}) == several
-    assert summarize({1: [7.0]}) == Timing(calls=1, low=7.0, median=7.0, high=7.0, rounds={1: 7.0})
-    assert summarize({0: [1.0, 100.0, 1.0]}).median == 1.0
+    calls = laps(5.0, 1.0, 3.0) | laps(2.0, 4.0, round=2)
+    assert summarize(calls) == Timing(calls=5, low=2.0, median=3.0, high=4.0, laps=calls)
+    assert summarize(laps(7.0)) == Timing(calls=1, low=7.0, median=7.0, high=7.0, laps=laps(7.0))
+    assert summarize(laps(1.0, 100.0, 1.0)).median == 1.0
     assert Timing(5, low=2.0, median=4.0, high=5.0).spread == 0.375
 
 
-def test_a_slow_round_hits_both_sides_of_a_ratio():
-    own, other = summarize({0: [1.0], 1: [9.0], 2: [1.0]}), summarize({0: [2.0], 1: [18.0], 2: [2.2], 3: [50.0]})
-    assert timing.ratio(other, own) == 2.0
-    assert timing.ratio(summarize({7: [3.0]}), own) == 3.0
+def test_what_slows_a_lap_down_hits_both_sides_of_a_ratio():
+    own = summarize(laps(1.0, 9.0, 1.0))
+    other = summarize(laps(2.0, 18.0, 2.2) | laps(50.0, round=1))
+    assert timing.ratio(other, own).values == (2.0, 2.0, 2.2)
 
 
-def test_everyone_has_a_turn_in_every_round():
+def test_without_common_laps_it_is_the_round_and_without_these_everything():
+    own = summarize(laps(1.0, 1.0, 7.0) | laps(9.0, round=1))
+    apart = summarize(laps(3.0, 2.0, 4.0, party=1) | laps(18.0, party=1, round=1))
+    assert timing.ratio(apart, own).values == (3.0, 2.0)
+    assert timing.ratio(summarize(laps(12.0, party=1, round=7)), own).values == (3.0,)
+
+
+def test_every_party_has_a_turn_in_every_round():
     order = []
-    tasks = [Task(lambda at_least, name=name: order.append(name) or [1.0, 2.0], turns=3) for name in "abc"]
+
+    def run(name, at_least):
+        order.append((name, at_least))
+        return [[1.0, 2.0] for _ in name]
+
+    parties = [Party(name, functools.partial(run, name), turns=3) for name in ("ab", "c", "a")]
     rounds = []
-    timing.in_turns(tasks, 3, 0.5, rounds.append)
-    assert "".join(order) == "abcabcabc"
+    found = timing.in_turns(parties, 3, 0.5, rounds.append)
+    assert order == [("ab", 1.0), ("c", 0.5), ("a", 0.5)] * 3
     assert rounds == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert tasks[0].seconds == {number: [1.0, 2.0] for number in range(3)}
+    assert found["c"].laps == {Lap(1, number, lap): lap + 1.0 for number in range(3) for lap in (0, 1)}
+    assert {lap.party for lap in found["a"].laps} == {0, 2}
 
 
 @pytest.mark.parametrize("rounds", [1, 3, 7])
@@ -69,11 +87,39 @@ def test_fewer_turns_are_spread_over_the_rounds(turns, rounds):
     assert not gaps or max(gaps) - min(gaps) <= 1
 
 
-def test_a_call_is_timed_at_least_once_and_not_without_end():
+def test_there_is_a_lap_at_least_and_not_laps_without_end():
     calls = []
-    assert len(timing.call_for(lambda: calls.append(1), 0.0, warm_up=True)) == 1
-    assert len(calls) == 2
-    assert len(timing.call_for(lambda: None, 1e9, warm_up=False, most=5)) == 5
+
+    def call(member):
+        calls.append(member)
+        return float(len(calls))
+
+    assert timing.in_laps(call, [[1, 0], [0, 1]], 0.0) == [[2.0], [1.0]]
+    assert [len(own) for own in timing.in_laps(call, [[1, 0], [0, 1]], 1e9, most=3)] == [3, 3]
+    assert calls == [1, 0, 1, 0, 0, 1, 1, 0]
+
+
+def test_a_call_that_would_find_caches_or_threads_cold_is_made_once_untimed(monkeypatch):
+    made = []
+    monkeypatch.setattr(worker_module, "_call", lambda key: lambda: made.append(key))
+    monkeypatch.setattr(worker_module, "_expected", {})
+    quick, other, one_thread, long = CELL, replace(CELL, method="bil"), replace(CELL, threads=1), replace(CELL, L=LONG)
+    keys, order = [quick, other, one_thread, long], [0, 1, 2, 3, 0]
+    seconds = dict.fromkeys(keys, 0.01) | {long: 0.1}
+    monkeypatch.setattr(timing, "time_once", lambda run: run() or seconds[made[-1]])
+    unknown = worker_module._laps(keys, [[0, 1, 2, 3]], 0.0)
+    assert unknown == [[0.01], [0.01], [0.01], [0.1]]
+    assert made == [key for key in keys for _ in range(2)]
+    made.clear()
+    worker_module._laps(keys, [order], 0.0)
+    assert made == [quick, quick, other, one_thread, one_thread, long, long, quick, quick]
+    made.clear()
+    seconds[quick] = seconds[long] = 0.5  # too long to be made twice
+    worker_module._laps(keys, [order], 0.0)
+    made.clear()
+    worker_module._laps(keys, [order], 0.0)
+    assert made == [quick, other, other, one_thread, one_thread, long, quick]
+    torch.set_num_threads(torch.get_num_threads())
 
 
 # --- what is timed ----------------------------------------------------------------------------------------------------
@@ -235,20 +281,60 @@ def test_checks_say_what_was_measured():
 )
 def test_a_broken_promise_is_admitted(claim, slow, factor, measured):
     def find(cell):
-        return summarize({0: [seconds(cell) * (factor if cell == slow else 1)]})
+        return summarize(laps(seconds(cell) * (factor if cell == slow else 1)))
 
-    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), find, made_up().limits)}
+    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), find, made_up().limit_timings["gemm"])}
     assert checks[claim].measured == measured
     assert checks[claim].holds is False
 
 
 def test_number_and_verdict_agree_after_rounding():
     def find(cell):
-        return summarize({0: [seconds(cell) * (1.004 if cell.method == "rk4" else 1)]})
+        return summarize(laps(seconds(cell) * (1.004 if cell.method == "rk4" else 1)))
 
-    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), find, made_up().limits)}
+    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), find, made_up().limit_timings["gemm"])}
     check = checks["forward, bil, rk4 : zoh"]
     assert (check.measured, check.holds) == (1.0, True)
+
+
+def test_a_verdict_that_noise_could_change_says_so():
+    def find(cell):
+        calls = (1.3, 1.0, 1.2, 0.9, 1.1, 1.3, 1.0) if cell.method == "pol" else (1.0,) * 7
+        return summarize(laps(*(seconds(cell) * factor for factor in calls)))
+
+    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), find, made_up().limit_timings["gemm"])}
+    broken = checks["forward, foh, pol, hoh : zoh"]
+    assert (broken.measured, broken.interval, broken.which) == (1.1, (0.9, 1.3), "pol")
+    assert (broken.holds, broken.decided) == (True, False)
+    assert report.measured_text(broken) == "1.1 (pol), 0.9 to 1.3"
+    assert report.verdict_text(broken) == "yes, within noise"
+    assert report.verdict_text(checks["forward, bil, rk4 : zoh"]) == "yes"
+
+
+def test_those_that_are_compared_are_called_in_the_same_laps():
+    expected = {cell: 0.001 for cell in plan(OPTIONS) if cell.backend != "reference"}
+    workers = dict.fromkeys([cell.backend for cell in expected])
+    parties = scan._parties(expected, workers, OPTIONS, scan.PATIENT)
+    together = [set(party.members) for party in parties]
+    for cell in (CELL, replace(CELL, backward=True)):
+        others = {replace(cell, method="hoh"), *scan.variants(cell).values()}
+        assert any({cell, *others} <= members for members in together)
+        assert any({cell, replace(cell, L=LONG)} <= members for members in together)
+    assert any({CELL, Limit("gemm", "cpu", 2), Limit("copy", "cpu", 2)} <= members for members in together)
+    assert not any({CELL, peer_of(CELL)} <= members for members in together)
+    assert {member for members in together for member in members if isinstance(member, Cell)} == set(expected)
+    for party in parties:
+        threads = [member.threads for member in party.members]
+        assert threads == sorted(threads, reverse=True)
+        assert party.turns == OPTIONS.repeats
+
+
+def test_slow_parties_take_fewer_turns_and_the_limits_need_no_company():
+    workers = {"native": None, PEER: None}
+    slow = {peer_of(CELL): 2.5, replace(peer_of(CELL), fused=True): 1.0}
+    parties = scan._parties(slow, workers, OPTIONS, scan.PATIENT)
+    assert [party.turns for party in parties] == [3, OPTIONS.repeats]
+    assert {type(member) for member in parties[1].members} == {Limit}
 
 
 def test_what_was_not_measured_is_not_claimed():
@@ -417,7 +503,7 @@ def test_a_worker_answers_fails_in_words_and_its_death_is_noticed(worker):
     first, second = worker.first_calls(small)
     assert first > 0
     assert second > 0
-    assert all(seconds > 0 for seconds in worker.turn(small, 1, 0.0))
+    assert all(seconds > 0 for (seconds,) in worker.laps([small, Limit("gemm", "cpu", 1)], [[1, 0]], 0.0))
     with pytest.raises(RuntimeError, match="ValueError: unknown method 'bill'"):
         worker.first_calls(replace(small, method="bill"))
     worker._process.kill()
@@ -519,11 +605,13 @@ def test_json_holds_everything(measured, capsys):
     assert told["limits"]["gemm_flop_per_second"] == pytest.approx(200e9)
     cell = next(c for c in told["cells"] if c["L"] == 197 and c["batch"] == 8 and c["method"] == "bil")
     assert cell["backend"] == "native"
-    assert list(cell["seconds"]) == ["calls", "low", "median", "high", "rounds"]
+    assert list(cell["seconds"]) == ["calls", "low", "median", "high", "laps"]
     assert cell["times_faster_than_mambapy"] == pytest.approx(160)
     assert cell["skipped_because"] is None
     assert {"method", "updates", "gemm_ratio", "attainable", "share"} <= set(told["rates"][0])
-    assert list(told["checks"][0]) == ["claim", "relation", "bound", "measured", "which", "holds"]
+    assert list(told["checks"][0]) == [
+        *("claim", "relation", "bound", "measured", "which", "interval", "holds", "decided")
+    ]
     assert told["checks"][0]["holds"] is True
 
 
@@ -586,7 +674,7 @@ def test_calls_on_a_gpu_are_queued_and_waited_for(monkeypatch):
     done = []
     monkeypatch.setattr(workloads, "make_call", lambda cell: lambda: done.append("call"))
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda: done.append("wait"))
-    worker_module._turn(replace(CELL, backend="triton", device="cuda"), 1, 0.0)
+    worker_module._laps([replace(CELL, backend="triton", device="cuda")], [[0]], 0.0)
     assert done[-11:] == ["call"] * 10 + ["wait"]
 
 

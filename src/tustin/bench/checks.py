@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from .machine import Limits
+from .machine import GEMM_FLOP
+from .pairing import Ratio
 from .timing import Timing, ratio
 from .workloads import Cell, peer_of
 
@@ -27,12 +29,24 @@ class Check:
     """Rounded as it is shown, so that number and verdict agree; None if this run did not measure it."""
     which: str | None
     """The rule that is worst at it, where the promise is about several."""
+    interval: tuple[float, float] | None = None
+    """Where the true ratio is; None if there are too few measurements to tell."""
 
     @property
     def holds(self) -> bool | None:
-        if self.measured is None:
-            return None
-        return self.measured >= self.bound if self.relation == "≥" else self.measured <= self.bound
+        return None if self.measured is None else self._allows(self.measured)
+
+    @property
+    def decided(self) -> bool:
+        """Whether both ends of the interval say the same."""
+        return self.interval is None or self._allows(self.interval[0]) == self._allows(self.interval[1])
+
+    def told(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self) | {"holds": self.holds, "decided": self.decided}
+
+    def _allows(self, ratio: float) -> bool:
+        return ratio >= self.bound if self.relation == "≥" else ratio <= self.bound
 
 
 def stated_for(center: Cell) -> bool:
@@ -40,7 +54,7 @@ def stated_for(center: Cell) -> bool:
     return (center.batch, center.L, center.dtype, center.threads) == (8, 197, "float32", 2)
 
 
-def check_all(center: Cell, methods: Sequence[str], find: Find, limits: Limits) -> list[Check]:
+def check_all(center: Cell, methods: Sequence[str], find: Find, gemm: Timing) -> list[Check]:
     """Every promise, in the order of the table; none if the run is about something else."""
     if not stated_for(center):
         return []
@@ -50,7 +64,7 @@ def check_all(center: Cell, methods: Sequence[str], find: Find, limits: Limits) 
         _against_peer(forward, 80, find),
         _against_peer(backward, 50, find),
         *(
-            _against_gemm(replace(forward, method=method), bound, kind, find, limits)
+            _against_gemm(replace(forward, method=method), bound, kind, find, gemm)
             for kind, bounds in (("", {"mamba": 50, "bil": 35}), (", stretch", {"mamba": 30, "bil": 22}))
             for method, bound in bounds.items()
         ),
@@ -64,7 +78,7 @@ def check_all(center: Cell, methods: Sequence[str], find: Find, limits: Limits) 
     for cell in (forward, backward):
         name = f"{cell.mode}, time per token, L {LONG} : {cell.L}"
         ratios = _ratios(cell, methods, lambda c: replace(c, L=LONG), find)
-        checks.append(worst(name, "≤", 1.15, {name: long * cell.L / LONG for name, long in ratios.items()}))
+        checks.append(worst(name, "≤", 1.15, {name: long.scaled(cell.L / LONG) for name, long in ratios.items()}))
     for cell in (forward, backward):
         name = f"{cell.mode}, bfloat16 : float32"
         checks.append(worst(name, "≤", 1.0, _ratios(cell, methods, lambda c: replace(c, dtype="bfloat16"), find)))
@@ -77,9 +91,10 @@ def _against_peer(cell: Cell, bound: float, find: Find) -> Check:
     return worst(f"{cell.mode}, mambapy : mamba", "≥", bound, ratios, digits=1)
 
 
-def _against_gemm(cell: Cell, bound: float, kind: str, find: Find, limits: Limits) -> Check:
+def _against_gemm(cell: Cell, bound: float, kind: str, find: Find, gemm: Timing) -> Check:
     found = find(cell)
-    ratios = {cell.method: limits.gemm * found.median / cell.updates} if found else {}
+    flop_per_update = ratio(found, gemm).scaled(GEMM_FLOP / cell.updates) if found else None
+    ratios = {cell.method: flop_per_update} if flop_per_update else {}
     return worst(f"GEMM FLOP/s : updates/s, {cell.method}{kind}", "≤", bound, ratios, digits=1)
 
 
@@ -92,7 +107,7 @@ def _against_zoh(cell: Cell, methods: Sequence[str], bound: float, find: Find) -
     return worst(f"{cell.mode}, {', '.join(methods)} : zoh", "≤", bound, ratios)
 
 
-def _ratios(cell: Cell, methods: Sequence[str], other: Callable[[Cell], Cell], find: Find) -> dict[str, float]:
+def _ratios(cell: Cell, methods: Sequence[str], other: Callable[[Cell], Cell], find: Find) -> dict[str, Ratio]:
     """Time of the other cell by time of this one, for each method where both are known."""
     ratios = {}
     for method in methods:
@@ -103,9 +118,17 @@ def _ratios(cell: Cell, methods: Sequence[str], other: Callable[[Cell], Cell], f
     return ratios
 
 
-def worst(claim: str, relation: str, bound: float, ratios: dict[str, float], digits: int = 2) -> Check:
+def worst(claim: str, relation: str, bound: float, ratios: dict[str, Ratio], digits: int = 2) -> Check:
     """The check of the ratio that is furthest on the wrong side."""
     if not ratios:
         return Check(claim, relation, bound, None, None)
-    method = (min if relation == "≥" else max)(ratios, key=lambda name: ratios[name])
-    return Check(claim, relation, bound, round(ratios[method], digits), method if len(ratios) > 1 else None)
+    method = (min if relation == "≥" else max)(ratios, key=lambda name: ratios[name].median)
+    low, high = ratios[method].interval()
+    return Check(
+        claim=claim,
+        relation=relation,
+        bound=bound,
+        measured=round(ratios[method].median, digits),
+        which=method if len(ratios) > 1 else None,
+        interval=(round(low, digits), round(high, digits)) if low > 0 else None,
+    )

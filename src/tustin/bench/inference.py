@@ -108,7 +108,7 @@ class Result:
         checks = []
         for batch in self.batch_sizes:
             ratios = {method: self.to_baseline(self.of_method(method, batch)) for method in self.options.methods[1:]}
-            gains = {method: 1 / ratio.median for method, ratio in ratios.items() if ratio}
+            gains = {method: ratio.inverse() for method, ratio in ratios.items() if ratio}
             name = f"batch {batch}, throughput : {BASELINE}'s"
             if self.options.training:
                 bil = {method: gain for method, gain in gains.items() if method == "bil"}

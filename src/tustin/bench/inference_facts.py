@@ -34,7 +34,7 @@ def as_facts(result: Result) -> dict[str, Any]:
         "fastest": {batch: _standing_facts(result.standing(batch)) for batch in result.batch_sizes},
         "noise": {batch: result.noise(batch) for batch in result.batch_sizes},
         "scenarios": result.scenarios(),
-        "checks": [asdict(check) | {"holds": check.holds} for check in result.checks()],
+        "checks": [check.told() for check in result.checks()],
     }
 
 

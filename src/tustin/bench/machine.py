@@ -20,6 +20,7 @@ from .. import doctor, native
 from .workloads import Cell, N, missing
 
 GEMM_SIZE = 1024
+GEMM_FLOP = 2 * GEMM_SIZE**3
 COPY_BYTES = 1 << 26  # beyond the last-level cache
 
 MULTIPLICATIONS = {
@@ -54,6 +55,16 @@ class Limits:
 
 LIMITS = ("gemm", "copy")
 
+
+@dataclass(frozen=True)
+class Limit:
+    """One of `LIMITS`, as something to time."""
+
+    name: str
+    device: str
+    threads: int
+
+
 _STAT = Path("/proc/stat")
 
 
@@ -69,7 +80,7 @@ def limit_calls(device: str) -> dict[str, Callable[[], object]]:
 
 def limits_from(gemm_seconds: float, copy_seconds: float) -> Limits:
     """The rates, from what the calls of `limit_calls` took."""
-    return Limits(2 * GEMM_SIZE**3 / gemm_seconds, 2 * COPY_BYTES / copy_seconds)
+    return Limits(GEMM_FLOP / gemm_seconds, 2 * COPY_BYTES / copy_seconds)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Measure cases in rounds: memory first, one candidate a process; then times, all candidates of a size in one process.
 
-In a round every candidate has its turn at every size. The order is that of a balanced square, so that over the rounds
-each has every place, and follows every other, about equally often. Half of the rounds are in a fresh process, because
-where a process happens to put its tensors is worth something, too.
+In a round the candidates of a size are called in turns, lap by lap, then those of the next. The order of a lap is a row
+of a balanced square, so that each has every place, and follows every other, about equally often. Half of the rounds are
+in a fresh process, because where a process happens to put its tensors is worth something, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROCESSES = 2
 MOST_ROUNDS, FEWEST_ROUNDS = 24, 10
 """With fewer than ten nothing could be claimed of six rules."""
 TURN = 0.2
-"""Seconds of a turn; quick cases are called again and again for this long."""
+"""Seconds for a candidate in a round; where calls are quick, the candidates are called lap by lap for this long."""
 BUDGET = 480.0
 """Seconds for everything, where the number of rounds is not given."""
 
@@ -161,10 +161,10 @@ def _one_round(
 ) -> None:
     for done, group in enumerate(groups):
         report(f"round {number + 1} of {found.rounds}", number * len(groups) + done, found.rounds * len(groups))
-        for place in balanced_order(len(group), number):
-            case = group[place]
-            if case in expected:
-                found.seconds[case][number] = worker.turn(case, case.threads, TURN)
+        members = [case for case in group if case in expected]
+        orders = [balanced_order(len(members), number + lap) for lap in range(len(members))]
+        for case, calls in zip(members, worker.laps(members, orders, TURN * len(members)), strict=True):
+            found.seconds[case][number] = calls
 
 
 def balanced_order(n: int, number: int) -> list[int]:
@@ -175,5 +175,6 @@ def balanced_order(n: int, number: int) -> list[int]:
 
 def _rounds_within(left: float, expected: dict[Case, float]) -> int:
     """As many as fit, an even number of them."""
-    turns = {case: max(TURN, seconds) + (seconds if seconds < TURN else 0.0) for case, seconds in expected.items()}
-    return max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(left / sum(turns.values())) // 2 * 2))
+    groups = ([expected[case] for case in group] for group in _groups([*expected]))
+    seconds = sum(max(TURN * len(laps), sum(laps)) for laps in groups)
+    return max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(left / seconds) // 2 * 2))

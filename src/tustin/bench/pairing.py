@@ -22,7 +22,7 @@ SMALLEST_MARGIN = 0.01
 
 @dataclass(frozen=True)
 class Ratio:
-    """Time of one by time of the other: a value for each round."""
+    """Time of one by time of the other: a value for each time that both had their turn."""
 
     values: tuple[float, ...]
 
@@ -36,12 +36,21 @@ class Ratio:
     def inverse(self) -> Ratio:
         return Ratio(tuple(1 / value for value in self.values))
 
+    def scaled(self, factor: float) -> Ratio:
+        return Ratio(tuple(value * factor for value in self.values))
+
 
 def paired(own: Mapping[int, Sequence[float]], other: Mapping[int, Sequence[float]]) -> Ratio | None:
     """The ratio of two series of calls by round; None if they share no round."""
-    rounds = [number for number in own if number in other]
-    values = tuple(statistics.median(own[number]) / statistics.median(other[number]) for number in rounds)
+    values = tuple(_in_round(own[number], other[number]) for number in own if number in other)
     return Ratio(values) if values else None
+
+
+def _in_round(own: Sequence[float], other: Sequence[float]) -> float:
+    """The median over the laps; of those who did not take the same laps, the ratio of the medians."""
+    if len(own) != len(other):
+        return statistics.median(own) / statistics.median(other)
+    return statistics.median(mine / theirs for mine, theirs in zip(own, other, strict=True))
 
 
 def median_interval(values: Sequence[float], confidence: float) -> tuple[float, float]:

@@ -131,15 +131,15 @@ def _variants(result: Result, backward: bool) -> Table:
     rows = []
     for method in result.options.methods:
         cell = replace(base, method=method)
-        seconds = result.median(cell)
-        if not seconds:
+        if cell not in result.timings:
             continue
-        others = [result.median(variant) for variant in variants(cell).values()]
-        long = result.median(replace(cell, L=LONG))
-        per_token = f"{long / seconds * cell.L / LONG:.2f}" if long else "–"
+        seconds = result.timings[cell].median
+        others = [result.ratio(variant, cell) for variant in variants(cell).values()]
+        long = result.ratio(replace(cell, L=LONG), cell)
+        others.append(long.scaled(cell.L / LONG) if long else None)
         updates = f"{cell.updates / seconds / 1e9:.2f}"
-        entries = [f"{other / seconds:.2f}" if other else "–" for other in others]
-        rows.append((method, f"{number(seconds * 1e3)}", updates, *entries, per_token))
+        entries = [f"{other.median:.2f}" if other else "–" for other in others]
+        rows.append((method, f"{number(seconds * 1e3)}", updates, *entries))
     return Table(
         title=f"{base.backend.title()}, {base.mode}, batch {base.batch}, L {base.L}: what else it costs",
         header=("", "ms", "10⁹/s", *kinds, f"a token at L {LONG}"),
@@ -204,11 +204,13 @@ def _checks(result: Result) -> Table:
 def measured_text(check: Check) -> str:
     if check.measured is None:
         return "not measured"
-    return f"{check.measured:g}" + (f" ({check.which})" if check.which else "")
+    text = f"{check.measured:g}" + (f" ({check.which})" if check.which else "")
+    return f"{text}, {check.interval[0]:g} to {check.interval[1]:g}" if check.interval else text
 
 
 def verdict_text(check: Check) -> str:
-    return {True: "yes", False: "no", None: "–"}[check.holds]
+    verdict = {True: "yes", False: "no", None: "–"}[check.holds]
+    return verdict if check.decided else f"{verdict}, within noise"
 
 
 def _line_name(cell: Cell) -> str:

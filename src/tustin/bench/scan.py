@@ -13,11 +13,12 @@ from .. import __version__
 from ..discretize import METHODS
 from ..scan import BACKENDS
 from . import machine, timing, workloads
-from .checks import Check, check_all
-from .machine import Limits, Rate
+from .checks import LONG, Check, check_all
+from .machine import Limit, Limits, Rate
 from .options import LAYOUTS, Options, as_facts
-from .timing import Task, Timing
-from .worker import Worker
+from .pairing import Ratio
+from .timing import Party, Timing
+from .worker import Key, Worker
 from .workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell, peer_of
 
 FOCUS_BATCH, FOCUS_L = 8, 197
@@ -34,9 +35,9 @@ class Patience:
     per_call: dict[str, float]
     """By backend: a cell whose single call takes longer is left out. Ratios rest on the peer; the rest is for scale."""
     per_cell: float
-    """A slow cell takes part in fewer rounds, in three at least: about this much of calls."""
+    """Slow cells take part in fewer rounds, in three at least: about this much of calls."""
     per_turn: float
-    """A fast cell is called again and again for this long at each turn."""
+    """Fast cells are called again and again at each turn: about this much of calls."""
 
 
 def _patience(ours: float, peer: float, others: float, per_cell: float, per_turn: float) -> Patience:
@@ -69,14 +70,15 @@ class Result:
     def limits(self) -> Limits:
         return machine.limits_from(self.limit_timings["gemm"].median, self.limit_timings["copy"].median)
 
-    def median(self, cell: Cell) -> float | None:
-        found = self.timings.get(cell)
-        return found.median if found else None
+    def ratio(self, cell: Cell, other: Cell) -> Ratio | None:
+        """Time of one by time of the other, if both are known."""
+        own, theirs = self.timings.get(cell), self.timings.get(other)
+        return timing.ratio(own, theirs) if own and theirs else None
 
     def times_faster_than_peer(self, cell: Cell) -> float | None:
         """How many of the cell fit into the time of the peer's cell."""
-        own, peer = self.timings.get(cell), self.timings.get(peer_of(cell))
-        return timing.ratio(peer, own) if own and peer else None
+        found = self.ratio(peer_of(cell), cell)
+        return found.median if found else None
 
     def rates(self) -> list[Rate]:
         """How the native forward pass of every rule stands to the limits, at the shape of the focus."""
@@ -89,7 +91,7 @@ class Result:
         """The promises, where this run has what they are about."""
         if self.options.device != "cpu":
             return []
-        return check_all(focus(self.options), self.options.methods, self.timings.get, self.limits)
+        return check_all(focus(self.options), self.options.methods, self.timings.get, self.limit_timings["gemm"])
 
 
 def focus(options: Options) -> Cell:
@@ -152,18 +154,15 @@ def run(options: Options, report: Report) -> Result:
     workers = {name: Worker(workloads.ENVIRONMENTS.get(name, {})) for name in backends or [_NOBODY]}
     try:
         calibration = _calibrate(cells, workers, patience, report)
-        tasks = {cell: _task(cell, workers, options.repeats, patience, s) for cell, s in calibration.expected.items()}
-        first = next(iter(workers.values()))  # the native backend's, if it is there
-        limits = {name: _limit_task(name, first, options) for name in machine.LIMITS}
-        everything = _beside_the_focus(list(limits.values()), tasks, focus(options))
-        total, done = sum(task.turns for task in everything), 0
+        parties = _parties(calibration.expected, workers, options, patience)
+        total, done = sum(party.turns for party in parties), 0
 
         def tick(number: int) -> None:
             nonlocal done
             done += 1
             report(f"round {number + 1} of {options.repeats}", done, total)
 
-        timing.in_turns(everything, options.repeats, patience.per_turn, tick)
+        timings = timing.in_turns(parties, options.repeats, patience.per_turn, tick)
     finally:
         for worker in workers.values():
             worker.close()
@@ -171,9 +170,9 @@ def run(options: Options, report: Report) -> Result:
         options=options,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         machine=facts,
-        timings={cell: timing.summarize(task.seconds) for cell, task in tasks.items()},
+        timings={cell: timings[cell] for cell in calibration.expected},
         skipped=calibration.skipped,
-        limit_timings={name: timing.summarize(task.seconds) for name, task in limits.items()},
+        limit_timings={limit.name: timings[limit] for limit in _limits(options)},
         compile_seconds=calibration.compile_seconds,
     )
 
@@ -207,20 +206,37 @@ def _calibrate(cells: list[Cell], workers: dict[str, Worker], patience: Patience
     return found
 
 
-def _task(cell: Cell, workers: dict[str, Worker], repeats: int, patience: Patience, expected: float) -> Task:
-    turns = min(repeats, max(3, int(patience.per_cell / expected)))
-    return Task(lambda at_least: workers[cell.backend].turn(cell, cell.threads, at_least), turns)
+def _parties(
+    expected: dict[Cell, float], workers: dict[str, Worker], options: Options, patience: Patience
+) -> list[Party[Key]]:
+    """The cells of one shape and backend together, and with them the limits of the machine where they are compared.
+
+    With the long cells go those that a token of them is compared with.
+    """
+    center = focus(options)
+    groups: dict[tuple[object, ...], list[Key]] = {}
+    for cell in expected:
+        group = groups.setdefault((cell.backend, cell.batch, cell.L, cell.backward), [])
+        group.append(cell)
+        short = replace(cell, L=center.L)
+        if cell.L == LONG != center.L and cell.backend == center.backend and short in expected:
+            group.append(short)
+    first = next(iter(workers))  # the native backend, if it is there
+    where = center.backend, center.batch, center.L, center.backward
+    groups.setdefault(where if where in groups else (first,), []).extend(_limits(options))
+
+    def party(worker: Worker, members: list[Key]) -> Party[Key]:
+        members = sorted(members, key=lambda key: -key.threads)  # stable: few changes of the number of threads
+        slowest = max((expected[key] for key in members if isinstance(key, Cell)), default=0.0)
+        turns = max(3, int(patience.per_cell / slowest)) if slowest else options.repeats
+        orders = [range(len(members))]
+        return Party(members, lambda at_least: worker.laps(members, orders, at_least), min(options.repeats, turns))
+
+    return [party(workers[str(where[0])], members) for where, members in groups.items()]
 
 
-def _limit_task(name: str, worker: Worker, options: Options) -> Task:
-    return Task(lambda at_least: worker.turn((name, options.device), options.threads, at_least), options.repeats)
-
-
-def _beside_the_focus(limits: list[Task], tasks: dict[Cell, Task], center: Cell) -> list[Task]:
-    """All tasks in the order of their turns: the limits just before what they are compared with."""
-    place = next((i for i, c in enumerate(tasks) if (c.batch, c.L) == (center.batch, center.L)), 0)
-    others = list(tasks.values())
-    return [*others[:place], *limits, *others[place:]]
+def _limits(options: Options) -> list[Limit]:
+    return [Limit(name, options.device, options.threads) for name in machine.LIMITS]
 
 
 def _impossible(cell: Cell) -> str | None:
@@ -261,7 +277,7 @@ def as_facts_of(result: Result) -> dict[str, Any]:
     cells = [
         asdict(cell)
         | {
-            "seconds": asdict(result.timings[cell]) if cell in result.timings else None,
+            "seconds": timing.told(result.timings[cell]) if cell in result.timings else None,
             f"times_faster_than_{peer}": result.times_faster_than_peer(cell),
             "skipped_because": result.skipped.get(cell),
         }
@@ -276,10 +292,10 @@ def as_facts_of(result: Result) -> dict[str, Any]:
         "limits": {
             "gemm_flop_per_second": result.limits.gemm,
             "copy_bytes_per_second": result.limits.copy,
-            "seconds": {name: asdict(found) for name, found in result.limit_timings.items()},
+            "seconds": {name: timing.told(found) for name, found in result.limit_timings.items()},
         },
         "cells": cells,
         "compile_seconds": result.compile_seconds,
         "rates": [asdict(rate) for rate in result.rates()],
-        "checks": [asdict(check) | {"holds": check.holds} for check in result.checks()],
+        "checks": [check.told() for check in result.checks()],
     }

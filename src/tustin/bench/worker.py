@@ -11,7 +11,7 @@ import gc
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,19 +19,22 @@ from typing import Any
 import torch
 
 from . import machine, memory, models, timing, workloads
+from .machine import Limit
 from .models import Case
 from .workloads import Cell
 
 _WARM_UP_BELOW = 0.2
-"""Calls of fewer seconds than this are made once untimed at every turn: caches and threads are then as in a loop."""
+"""Calls of fewer seconds than this are made once untimed where they would not find caches and threads as in a loop."""
+_MUCH_LONGER = 4
+"""A call that takes this many times as long as the next leaves nothing of it in the caches."""
 
 _LONG = 1.0
 """Seconds of a first call that is not made again to learn how long the next takes. The first ever always is, because it
 imports a lot."""
 
 
-Key = Cell | Case | tuple[str, str]
-"""What is timed: a scan, a model, or the name of a limit and the device."""
+Key = Cell | Case | Limit
+"""What is timed: a scan, a model, or a limit of the machine."""
 
 _QUEUED = 10
 """Calls that a GPU is given before it is waited for: the wait takes as long as a small call."""
@@ -53,9 +56,9 @@ class Worker:
         seconds: tuple[float, float] = self._ask("first_calls", cell)
         return seconds
 
-    def turn(self, key: Key, threads: int, at_least: float) -> list[float]:
-        """Seconds of each call of a cell, or of one of the limits of a device by its name."""
-        seconds: list[float] = self._ask("turn", key, threads, at_least)
+    def laps(self, keys: Sequence[Key], orders: Sequence[Sequence[int]], at_least: float) -> list[list[float]]:
+        """Seconds of each call, key by key: all in turns, in one order after the other, for `at_least` seconds."""
+        seconds: list[list[float]] = self._ask("laps", keys, orders, at_least)
         return seconds
 
     def peak(self, case: Case) -> int | None:
@@ -77,12 +80,16 @@ class Worker:
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.join()
             raise RuntimeError(
-                f"the process that was timing {request[1]} ended with code {self._process.exitcode}; "
+                f"the process that was timing {_shown(request[1])} ended with code {self._process.exitcode}; "
                 "if that is -9, the system ran out of memory"
             ) from None
         if not done:
             raise RuntimeError(answer)
         return answer
+
+
+def _shown(what: object) -> str:
+    return ", ".join(map(str, what)) if isinstance(what, list | tuple) else str(what)
 
 
 @contextmanager
@@ -104,7 +111,7 @@ def _serve(connection: Connection) -> None:
     """Answer requests until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
     gc.disable()  # not in the middle of a call
-    requests: dict[str, Callable[..., object]] = {"first_calls": _first_calls, "turn": _turn, "peak": _peak}
+    requests: dict[str, Callable[..., object]] = {"first_calls": _first_calls, "laps": _laps, "peak": _peak}
     while True:
         try:
             name, *arguments = connection.recv()
@@ -128,13 +135,30 @@ def _first_calls(cell: Cell | Case) -> tuple[float, float]:
     return first, next_one
 
 
-def _turn(key: Key, threads: int, at_least: float) -> list[float]:
-    torch.set_num_threads(threads)
-    call = _call(key)
-    warm_up = _expected.get(key, 0.0) < _WARM_UP_BELOW
-    seconds = [taken / _calls(key) for taken in timing.call_for(call, at_least, warm_up)]
-    _expected[key] = seconds[-1]
-    return seconds
+def _laps(keys: Sequence[Key], orders: Sequence[Sequence[int]], at_least: float) -> list[list[float]]:
+    before: Key | None = None
+
+    def call(member: int) -> float:
+        nonlocal before
+        key = keys[member]
+        torch.set_num_threads(key.threads)
+        run = _call(key)
+        if _is_cold(key, before):
+            run()
+        before = key
+        _expected[key] = timing.time_once(run) / _calls(key)
+        return _expected[key]
+
+    return timing.in_laps(call, orders, at_least)
+
+
+def _is_cold(key: Key, before: Key | None) -> bool:
+    """Whether a call after one of `before` would not be as in a loop."""
+    expected = _expected.get(key)
+    if expected is None:
+        return True
+    changed = before is None or before.threads != key.threads or _expected[before] > _MUCH_LONGER * expected
+    return changed and expected < _WARM_UP_BELOW
 
 
 _expected: dict[Key, float] = {}
@@ -147,19 +171,15 @@ def _peak(case: Case) -> int | None:
 
 def _calls(key: Key) -> int:
     """How many calls one of `_call` makes."""
-    return 1 if isinstance(key, Case) or _device(key) == "cpu" else _QUEUED
-
-
-def _device(key: Cell | tuple[str, str]) -> str:
-    return key.device if isinstance(key, Cell) else key[1]
+    return 1 if isinstance(key, Case) or key.device == "cpu" else _QUEUED
 
 
 @functools.cache
 def _call(key: Key) -> Callable[[], object]:
     if isinstance(key, Case):
         return models.make_call(key)
-    call = workloads.make_call(key) if isinstance(key, Cell) else machine.limit_calls(key[1])[key[0]]
-    if _device(key) == "cpu":
+    call = workloads.make_call(key) if isinstance(key, Cell) else machine.limit_calls(key.device)[key.name]
+    if key.device == "cpu":
         return call
 
     def queued() -> None:
