@@ -113,13 +113,11 @@ def test_a_call_that_would_find_caches_or_threads_cold_is_made_once_untimed(monk
     made.clear()
     worker_module._laps(keys, [order], 0.0)
     assert made == [quick, quick, other, one_thread, one_thread, long, long, quick, quick]
-    made.clear()
     seconds[quick] = seconds[long] = 0.5  # too long to be made twice
     worker_module._laps(keys, [order], 0.0)
     made.clear()
     worker_module._laps(keys, [order], 0.0)
-    assert made == [quick, other, other, one_thread, one_thread, long, quick]
-    torch.set_num_threads(torch.get_num_threads())
+    assert made == [quick, other, one_thread, one_thread, long, quick]
 
 
 # --- what is timed ----------------------------------------------------------------------------------------------------
@@ -324,8 +322,8 @@ def test_those_that_are_compared_are_called_in_the_same_laps():
     assert not any({CELL, peer_of(CELL)} <= members for members in together)
     assert {member for members in together for member in members if isinstance(member, Cell)} == set(expected)
     for party in parties:
-        threads = [member.threads for member in party.members]
-        assert threads == sorted(threads, reverse=True)
+        changes = sum(worker_module._work(a) != worker_module._work(b) for a, b in pairwise(party.members))
+        assert changes <= (7 if LONG not in {getattr(member, "L", 0) for member in party.members} else 2 * 10)
         assert party.turns == OPTIONS.repeats
 
 

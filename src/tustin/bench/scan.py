@@ -226,13 +226,18 @@ def _parties(
     groups.setdefault(where if where in groups else (first,), []).extend(_limits(options))
 
     def party(worker: Worker, members: list[Key]) -> Party[Key]:
-        members = sorted(members, key=lambda key: -key.threads)  # stable: few changes of the number of threads
+        members = sorted(members, key=_condition)  # stable: neighbours stay neighbours
         slowest = max((expected[key] for key in members if isinstance(key, Cell)), default=0.0)
         turns = max(3, int(patience.per_cell / slowest)) if slowest else options.repeats
         orders = [range(len(members))]
         return Party(members, lambda at_least: worker.laps(members, orders, at_least), min(options.repeats, turns))
 
     return [party(workers[str(where[0])], members) for where, members in groups.items()]
+
+
+def _condition(key: Key) -> tuple[object, ...]:
+    """What calls in a row should have in common, so that each finds threads and tensors as the one before left them."""
+    return (-key.threads, key.dtype, key.layout, key.fused) if isinstance(key, Cell) else (-key.threads,)
 
 
 def _limits(options: Options) -> list[Limit]:

@@ -13,6 +13,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -20,13 +21,11 @@ import torch
 
 from . import machine, memory, models, timing, workloads
 from .machine import Limit
-from .models import Case
+from .models import Candidate, Case
 from .workloads import Cell
 
 _WARM_UP_BELOW = 0.2
 """Calls of fewer seconds than this are made once untimed where they would not find caches and threads as in a loop."""
-_MUCH_LONGER = 4
-"""A call that takes this many times as long as the next leaves nothing of it in the caches."""
 
 _LONG = 1.0
 """Seconds of a first call that is not made again to learn how long the next takes. The first ever always is, because it
@@ -153,12 +152,10 @@ def _laps(keys: Sequence[Key], orders: Sequence[Sequence[int]], at_least: float)
 
 
 def _is_cold(key: Key, before: Key | None) -> bool:
-    """Whether a call after one of `before` would not be as in a loop."""
-    expected = _expected.get(key)
-    if expected is None:
+    """Whether a call after one of `before` would not be as in a loop: other tensors, another number of threads."""
+    if key not in _expected:
         return True
-    changed = before is None or before.threads != key.threads or _expected[before] > _MUCH_LONGER * expected
-    return changed and expected < _WARM_UP_BELOW
+    return _expected[key] < _WARM_UP_BELOW and (before is None or _work(key) != _work(before))
 
 
 _expected: dict[Key, float] = {}
@@ -167,6 +164,16 @@ _expected: dict[Key, float] = {}
 def _peak(case: Case) -> int | None:
     torch.set_num_threads(case.threads)
     return memory.growth(case)
+
+
+_NOBODY = Candidate("", None)
+
+
+def _work(key: Key) -> Key:
+    """The same for all that only differ in who does it."""
+    if isinstance(key, Cell):
+        return replace(key, method="")
+    return replace(key, candidate=_NOBODY) if isinstance(key, Case) else key
 
 
 def _calls(key: Key) -> int:
