@@ -221,27 +221,17 @@ int run(const TustinConv& a, bool gradient) {
   Arena partials(sums * sizeof(Real) + 64);
   if (partials.failed()) return 1;
   Real* partial = partials.take<Real>(sums);
-  int failed = 0;
-#pragma omp parallel num_threads(threads) if (threads > 1 && tasks > 1)
-  {
-    Arena arena(ConvTask<Real>::arena_bytes(a));
-    if (arena.failed()) {
-#pragma omp atomic write
-      failed = 1;
-    }
-#pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < tasks; ++i) {
-      if (arena.failed()) continue;
-      const ConvTask<Real> task(a, arena, i);
-      if (gradient)
-        backward<Real, width, silu>(task, partial, pitch);
-      else
-        forward<Real, width, silu>(task);
-    }
-#pragma omp for schedule(static)
-    for (int64_t d = 0; d < (gradient ? pitch : 0); d += W) sum_partials(a, partial, pitch, d);
-  }
-  return failed;
+  const int failed = for_each_task(tasks, threads, ConvTask<Real>::arena_bytes(a), [&](int64_t i, Arena& arena) {
+    const ConvTask<Real> task(a, arena, i);
+    if (gradient)
+      backward<Real, width, silu>(task, partial, pitch);
+    else
+      forward<Real, width, silu>(task);
+  });
+  if (failed || !gradient) return failed;
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
+  for (int64_t d = 0; d < pitch; d += W) sum_partials(a, partial, pitch, d);
+  return 0;
 }
 
 template <class Real>

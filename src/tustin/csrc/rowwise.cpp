@@ -167,38 +167,28 @@ int norm(const TustinNorm& a, bool gradient) {
   const Real* weight = Numbers<Real>(a.weight, a.dtype_weight).read(0, a.D, shared.take<Real>(pitch));
   Real* partial = shared.take<Real>(gradient ? spans * pitch : 0);
   const Numbers<Real> d_weight(a.d_weight, a.dtype_weight);
-  int failed = 0;
-#pragma omp parallel num_threads(threads) if (threads > 1 && spans > 1)
-  {
-    Arena arena(NormTask<Real>::arena_bytes(a));
-    if (arena.failed()) {
-#pragma omp atomic write
-      failed = 1;
-    }
-#pragma omp for schedule(dynamic)
-    for (int64_t span = 0; span < spans; ++span) {
-      if (arena.failed()) continue;
-      const NormTask<Real> task(a, weight, arena);
-      const int64_t end = (span + 1) * kSpan < a.rows ? (span + 1) * kSpan : a.rows;
-      Real* sums = partial + span * pitch;
-      for (int64_t d = 0; gradient && d < pitch; d += W) store(sums + d, Vec<Real>{});
-      for (int64_t row = span * kSpan; row < end; ++row)
-        if (gradient)
-          task.backward(row, sums);
-        else
-          task.forward(row);
-    }
-#pragma omp for schedule(static)
-    for (int64_t d = 0; d < (gradient ? pitch : 0); d += W) {
-      Vec<Real> total{};
-      for (int64_t span = 0; span < spans; ++span) total += load(partial + span * pitch + d);
-      const int64_t count = a.D - d < W ? a.D - d : W;
-      Real tile[W];
-      store(d_weight.target(d, count, tile), total);
-      d_weight.write(d, count, tile);
-    }
+  const int failed = for_each_task(spans, threads, NormTask<Real>::arena_bytes(a), [&](int64_t span, Arena& arena) {
+    const NormTask<Real> task(a, weight, arena);
+    const int64_t end = (span + 1) * kSpan < a.rows ? (span + 1) * kSpan : a.rows;
+    Real* sums = partial + span * pitch;
+    for (int64_t d = 0; gradient && d < pitch; d += W) store(sums + d, Vec<Real>{});
+    for (int64_t row = span * kSpan; row < end; ++row)
+      if (gradient)
+        task.backward(row, sums);
+      else
+        task.forward(row);
+  });
+  if (failed || !gradient) return failed;
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
+  for (int64_t d = 0; d < pitch; d += W) {
+    Vec<Real> total{};
+    for (int64_t span = 0; span < spans; ++span) total += load(partial + span * pitch + d);
+    const int64_t count = a.D - d < W ? a.D - d : W;
+    Real tile[W];
+    store(d_weight.target(d, count, tile), total);
+    d_weight.write(d, count, tile);
   }
-  return failed;
+  return 0;
 }
 
 }  // namespace

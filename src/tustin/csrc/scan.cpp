@@ -71,18 +71,8 @@ int run(const TustinScan& a, bool gradient) {
   const int64_t tasks = a.batch * Slices(a).count();
   const Run<Real> run_one = method_runner<Real>(a.method);
   const size_t bytes = Task<Real>::arena_bytes(a, gradient ? 4 : 0, gradient ? Adjoint<Real>::extra(a) : 0);
-  int failed = 0;
-#pragma omp parallel num_threads(a.threads) if (a.threads > 1 && tasks > 1)
-  {
-    Arena arena(bytes);
-    if (arena.failed()) {
-#pragma omp atomic write
-      failed = 1;
-    }
-#pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < tasks; ++i)
-      if (!arena.failed()) run_one(a, arena, i, gradient);
-  }
+  const int failed =
+      for_each_task(tasks, a.threads, bytes, [&](int64_t i, Arena& arena) { run_one(a, arena, i, gradient); });
   if (failed || !gradient) return failed;
 
   const int64_t sums_B = a.groups_B * a.batch, sums_C = a.groups_C * a.batch;

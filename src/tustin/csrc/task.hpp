@@ -2,10 +2,10 @@
 // over one chunk of tokens, which the forward and the backward pass share.
 #pragma once
 
-#include <cstdlib>
 #include <new>
 
 #include "methods.hpp"
+#include "parallel.hpp"
 #include "scan.h"
 #include "slices.hpp"
 #include "tiles.hpp"
@@ -14,27 +14,6 @@ namespace TUSTIN_LEVEL {
 
 constexpr int kChunk = TUSTIN_CHUNK;
 constexpr int kMaxChannel = 7;  // vectors in the largest Method::Channel
-
-// Scratch memory of one thread, handed out in vector-aligned pieces.
-class Arena {
- public:
-  explicit Arena(size_t bytes) : begin_((char*)aligned_alloc(64, (bytes + 63) / 64 * 64)) {}
-  ~Arena() { free(begin_); }
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  bool failed() const { return !begin_; }
-  void reset() { used_ = 0; }
-  template <class Real>
-  Real* take(int64_t count) {
-    Real* piece = (Real*)(begin_ + used_);
-    used_ += (count * sizeof(Real) + 63) / 64 * 64;
-    return piece;
-  }
-
- private:
-  char* begin_;
-  size_t used_ = 0;
-};
 
 template <class Real>
 struct Task;
