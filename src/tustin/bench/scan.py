@@ -38,16 +38,18 @@ class Patience:
     """Slow cells take part in fewer rounds, in three at least: about this much of calls."""
     per_turn: float
     """Fast cells are called again and again at each turn: about this much of calls."""
+    per_party: float
+    """The slower ones as well, three times if this is enough for all that are called in turns."""
 
 
-def _patience(ours: float, peer: float, others: float, per_cell: float, per_turn: float) -> Patience:
+def _patience(ours: float, peer: float, others: float, per_cell: float, per_turn: float, per_party: float) -> Patience:
     peers = dict.fromkeys((PEER, PEER_KEEPING, GPU_PEER), peer)
     per_call = {"native": ours, "triton": ours, **peers, "reference": others, COMPILED: others}
-    return Patience(per_call, per_cell, per_turn)
+    return Patience(per_call, per_cell, per_turn, per_party)
 
 
-PATIENT = _patience(ours=8.0, peer=8.0, others=1.5, per_cell=6.0, per_turn=0.05)
-QUICK = _patience(ours=1.0, peer=1.5, others=0.15, per_cell=1.0, per_turn=0.02)
+PATIENT = _patience(ours=8.0, peer=8.0, others=1.5, per_cell=6.0, per_turn=0.05, per_party=1.0)
+QUICK = _patience(ours=1.0, peer=1.5, others=0.15, per_cell=1.0, per_turn=0.02, per_party=0.0)
 
 _NOBODY = "nobody"  # the backend of a worker that measures the machine alone
 _SHORT = 64  # tokens, quick for any backend
@@ -227,10 +229,15 @@ def _parties(
 
     def party(worker: Worker, members: list[Key]) -> Party[Key]:
         members = sorted(members, key=_condition)  # stable: neighbours stay neighbours
-        slowest = max((expected[key] for key in members if isinstance(key, Cell)), default=0.0)
-        turns = max(3, int(patience.per_cell / slowest)) if slowest else options.repeats
+        calls = [expected[key] for key in members if isinstance(key, Cell)]
+        turns = max(3, int(patience.per_cell / max(calls))) if calls else options.repeats
+        several_laps = min(patience.per_party, 3 * sum(calls))
         orders = [range(len(members))]
-        return Party(members, lambda at_least: worker.laps(members, orders, at_least), min(options.repeats, turns))
+
+        def run(at_least: float) -> list[list[float]]:
+            return worker.laps(members, orders, max(at_least, several_laps))
+
+        return Party(members, run, min(options.repeats, turns))
 
     return [party(workers[str(where[0])], members) for where, members in groups.items()]
 
