@@ -22,7 +22,7 @@ from tustin.bench import machine, memory, models, progress, timing
 from tustin.bench.checks import Check, worst
 from tustin.bench.models import Candidate, Case
 from tustin.bench.pairing import Ratio
-from tustin.bench.report import measured_text, verdict_text
+from tustin.bench.report import CHECK_COLUMNS, check_texts
 from tustin.bench.timing import Party, Timing, ratio, told
 from tustin.bench.worker import Worker
 from tustin.files import write_text
@@ -138,9 +138,9 @@ def show(
     for group in dict.fromkeys(group for share in parts.values() for group in share):
         table.add_row(group, *(f"{share.get(group, 0.0):.0%}" for share in parts.values()))
     console.print(table)
-    table = Table("claim (ratio)", "required", "measured", "holds", title="Checks")
+    table = Table("claim (ratio)", *CHECK_COLUMNS, title="Checks")
     for check in verdicts:
-        table.add_row(check.claim, f"{check.relation} {check.bound:g}", measured_text(check), verdict_text(check))
+        table.add_row(check.claim, *check_texts(check))
     console.print(table)
 
 

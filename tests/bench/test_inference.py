@@ -401,7 +401,7 @@ def test_training_is_held_to_its_own_bounds_beside_the_papers_costs():
     assert found["bil"][3].startswith("+5.")
     assert found["zoh again"][4] == "no"
     assert [row[1] for row in checks.rows] == ["≥ 1", "≥ 0.95"]
-    assert [row[3] for row in checks.rows] == ["yes", "yes"]
+    assert [row[4] for row in checks.rows] == ["yes", "yes"]
 
 
 def test_tables_are_markdown_and_latex():

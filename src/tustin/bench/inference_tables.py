@@ -16,7 +16,7 @@ from .inference_facts import p95
 from .measuring import PROCESSES, Measured
 from .models import Case
 from .pairing import CONFIDENCE, ERROR, SMALLEST_MARGIN, Ratio, Standing
-from .report import measured_text, number, verdict_text
+from .report import CHECK_COLUMNS, check_texts, number
 
 A100 = "paper, A100"
 
@@ -205,8 +205,8 @@ def memory_table(result: Result) -> Table:
 
 def checks_table(checks: Sequence[Check]) -> Table:
     """The promises, and whether this run shows them."""
-    rows = [(c.claim, f"{c.relation} {c.bound:g}", measured_text(c), verdict_text(c)) for c in checks]
-    return Table("checks", "Checks", ("claim (ratio)", "required", "measured", "holds"), rows, "", frozenset({"holds"}))
+    rows = [(check.claim, *check_texts(check)) for check in checks]
+    return Table("checks", "Checks", ("claim (ratio)", *CHECK_COLUMNS), rows, "", frozenset({"holds"}))
 
 
 def left_out(measured: Measured) -> list[str]:

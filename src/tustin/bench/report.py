@@ -22,6 +22,8 @@ class Table:
     header: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     note: str = ""
+    long_names: bool = False
+    """Whether the first column gives way where there is little room, and not the others."""
 
 
 def tables(result: Result, width: int) -> list[Table]:
@@ -193,24 +195,23 @@ def _rates(result: Result) -> Table:
 def _checks(result: Result) -> Table:
     return Table(
         title="Checks, batch 8, L 197, two threads, float32",
-        header=("claim (ratio of times, worst rule)", "required", "measured", "holds"),
-        rows=[
-            (check.claim, f"{check.relation} {check.bound:g}", measured_text(check), verdict_text(check))
-            for check in result.checks()
-        ],
+        header=("claim (ratio of times, worst rule)", *CHECK_COLUMNS),
+        rows=[(check.claim, *check_texts(check)) for check in result.checks()],
+        long_names=True,
     )
 
 
-def measured_text(check: Check) -> str:
+CHECK_COLUMNS = "required", "measured", "95% interval", "holds"
+
+
+def check_texts(check: Check) -> tuple[str, ...]:
+    """A check in words, column by column."""
+    required = f"{check.relation} {check.bound:g}"
     if check.measured is None:
-        return "not measured"
-    text = f"{check.measured:g}" + (f" ({check.which})" if check.which else "")
-    return f"{text}, {check.interval[0]:g} to {check.interval[1]:g}" if check.interval else text
-
-
-def verdict_text(check: Check) -> str:
-    verdict = {True: "yes", False: "no", None: "–"}[check.holds]
-    return verdict if check.decided else f"{verdict}, within noise"
+        return required, "not measured", "–", "–"
+    measured = f"{check.measured:g}" + (f" ({check.which})" if check.which else "")
+    interval = f"{check.interval[0]:g} to {check.interval[1]:g}" if check.interval else "–"
+    return required, measured, interval, ("yes" if check.holds else "no") if check.decided else "undecided"
 
 
 def _line_name(cell: Cell) -> str:
@@ -248,7 +249,8 @@ def for_terminal(result: Result, width: int) -> list[Any]:
             box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold"
         )
         for number, name in enumerate(table.header):
-            drawn.add_column(name, justify="right" if number else "left", no_wrap=not number)
+            gives_way = table.long_names == (number == 0)
+            drawn.add_column(name, justify="right" if number else "left", no_wrap=not gives_way)
         for row in table.rows:
             drawn.add_row(*row)
         parts += [table.title, drawn, *([table.note] if table.note else []), ""]

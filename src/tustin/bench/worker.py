@@ -121,7 +121,10 @@ def _serve(connection: Connection) -> None:
         except Exception as error:  # the one who asked decides what to make of it
             answer = False, f"{type(error).__name__}: {error}"
         gc.collect()  # before the answer, which lets the next one start its turn
-        connection.send(answer)
+        try:
+            connection.send(answer)
+        except BrokenPipeError:  # nobody waits for it any more
+            return
 
 
 def _first_calls(cell: Cell | Case) -> tuple[float, float]:
