@@ -403,8 +403,8 @@ turns; then the limits of the machine, the share of them that the kernel reaches
 and an otherwise idle machine: what else runs shows up in the numbers. docs/performance.md explains the tables.
 With --device cuda the fused GPU kernel, beside mamba_ssm's selective_scan_fn where that is installed.
 
---json holds the same: options, machine, limits, cells (seconds per call: low and high quartile and median;
-times_faster_than_mambapy, or _mamba_ssm; skipped_because), rates and checks.
+--json holds the same: options, machine, limits, cells (seconds per call: low and high quartile and median, and all laps
+as [party, round, lap, seconds]; times_faster_than_mambapy, or _mamba_ssm; skipped_because), rates and checks.
 
 examples:
   tustin bench scan
