@@ -42,7 +42,7 @@ $(SANITIZED)/%.o: src/tustin/csrc/%.cpp $(wildcard src/tustin/csrc/*.h*)
 AARCH64 ?= aarch64-linux-gnu-g++
 aarch64:
 	@command -v $(AARCH64) >/dev/null || { echo "$(AARCH64) is not installed: nothing compiled for ARM"; exit 0; }; \
-	for file in scan holds conv rowwise native; do \
+	for file in scan scheduled conv rowwise native; do \
 	  $(AARCH64) -std=c++17 -O2 -Wall -Wextra -Werror -Wno-psabi -fopenmp -fsyntax-only -DTUSTIN_LEVEL=baseline \
 	    -DTUSTIN_CHUNK=32 src/tustin/csrc/$$file.cpp || exit 1; \
 	done; echo "compiles for ARM"

@@ -179,7 +179,6 @@ template <class Real>
 using hoh = Hold<Real, HigherOrder2>;
 template <class Real>
 using hoh3 = Hold<Real, HigherOrder3>;
-#define TUSTIN_HOLDS(X) X(zoh) X(foh) X(pol) X(hoh) X(hoh3)
 
 // With ρ = 1/(1 − z/2):  α = 1 + zρ,  β = Δρ.
 template <class Real>
@@ -265,5 +264,7 @@ struct rk4 : rk4_raw<Real> {
     return g;
   }
 };
+
+#define TUSTIN_SCHEDULED(X) X(zoh) X(foh) X(pol) X(hoh) X(hoh3) X(bil) X(rk4_raw)
 
 }  // namespace TUSTIN_LEVEL

@@ -12,11 +12,11 @@
 
 namespace TUSTIN_LEVEL {
 
-// These are compiled in holds.cpp.
+// These are compiled in scheduled.cpp.
 #define TUSTIN_ELSEWHERE(name)                                                          \
   extern template void run_task<float, name>(const TustinScan&, Arena&, int64_t, bool); \
   extern template void run_task<double, name>(const TustinScan&, Arena&, int64_t, bool);
-TUSTIN_HOLDS(TUSTIN_ELSEWHERE)
+TUSTIN_SCHEDULED(TUSTIN_ELSEWHERE)
 #undef TUSTIN_ELSEWHERE
 
 // sum[i] = Σ_batch partial[batch][i]

@@ -1,5 +1,4 @@
-// The rules that hold their input. They are compiled by themselves, because their loops gain from an order of the
-// instructions that the others lose by; CMakeLists.txt says which.
+// The rules whose loops gain from an order of the instructions that the others lose by; CMakeLists.txt says which order.
 #include "passes.hpp"
 
 namespace TUSTIN_LEVEL {
@@ -7,7 +6,7 @@ namespace TUSTIN_LEVEL {
 #define TUSTIN_HERE(name)                                                        \
   template void run_task<float, name>(const TustinScan&, Arena&, int64_t, bool); \
   template void run_task<double, name>(const TustinScan&, Arena&, int64_t, bool);
-TUSTIN_HOLDS(TUSTIN_HERE)
+TUSTIN_SCHEDULED(TUSTIN_HERE)
 #undef TUSTIN_HERE
 
 }  // namespace TUSTIN_LEVEL
