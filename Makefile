@@ -24,15 +24,17 @@ bench: $(READY)  ## the scan beside its peers and the limits of the machine; min
 # memory, and each costs half a minute to compile.
 SANITIZED := build/sanitize
 SANITIZE := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -std=c++17 -fPIC -fopenmp -march=native \
-  -ffp-contract=fast -fno-math-errno -Wno-psabi -DTUSTIN_LEVEL=baseline -DTUSTIN_CHUNK=32 '-DTUSTIN_METHODS(X)=X(mamba) X(bil)'
+  -ffp-contract=fast -fno-math-errno -Wno-psabi -DTUSTIN_LEVEL=baseline -DTUSTIN_CHUNK=32 '-DTUSTIN_METHODS(X)=X(mamba) X(bil)' \
+  '-DTUSTIN_SCHEDULED(X)=X(bil)'
 sanitize: $(READY)
 	@$(MAKE) --no-print-directory -j2 $(SANITIZED)/_native.so
-	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
-	TUSTIN_NATIVE_LIBRARY=$(SANITIZED)/_native.so \
+	export LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 TUSTIN_NATIVE_LIBRARY=$(SANITIZED)/_native.so; \
+	$(BIN)/python -c "from tustin import native; native.library()" && \
 	$(BIN)/python -m pytest -q -k "mamba or bil or conv or rowwise" \
 	  tests/scan/test_native_accuracy.py tests/conv/test_conv.py tests/rowwise/test_rowwise.py
 
-$(SANITIZED)/_native.so: $(SANITIZED)/scan.o $(SANITIZED)/conv.o $(SANITIZED)/rowwise.o $(SANITIZED)/native.o
+$(SANITIZED)/_native.so: $(SANITIZED)/scan.o $(SANITIZED)/scheduled.o $(SANITIZED)/conv.o $(SANITIZED)/rowwise.o $(SANITIZED)/native.o
 	$(CXX) $(SANITIZE) -shared $^ -o $@
 $(SANITIZED)/%.o: src/tustin/csrc/%.cpp $(wildcard src/tustin/csrc/*.h*)
 	@mkdir -p $(@D)
