@@ -23,7 +23,7 @@ from tustin.bench.checks import Check, worst
 from tustin.bench.models import Candidate, Case
 from tustin.bench.pairing import Ratio
 from tustin.bench.report import CHECK_COLUMNS, check_texts
-from tustin.bench.timing import Party, Timing, ratio, told
+from tustin.bench.timing import Party, Timing, ratio
 from tustin.bench.worker import Worker
 from tustin.files import write_text
 
@@ -165,7 +165,7 @@ def main() -> int:
         result = {
             "machine": machine.describe("cpu", "timm"),
             "threads": args.threads,
-            "cases": [asdict(case) | {"seconds": told(t), "bytes": peaks.get(case)} for case, t in times.items()],
+            "cases": [asdict(case) | {"seconds": t.told(), "bytes": peaks.get(case)} for case, t in times.items()],
             "shares": parts,
             "checks": [check.told() for check in verdicts],
         }

@@ -93,8 +93,7 @@ def _against_peer(cell: Cell, bound: float, find: Find) -> Check:
 
 def _against_gemm(cell: Cell, bound: float, kind: str, find: Find, gemm: Timing) -> Check:
     found = find(cell)
-    flop_per_update = ratio(found, gemm).scaled(GEMM_FLOP / cell.updates) if found else None
-    ratios = {cell.method: flop_per_update} if flop_per_update else {}
+    ratios = {cell.method: ratio(found, gemm).scaled(GEMM_FLOP / cell.updates)} if found else {}
     return worst(f"GEMM FLOP/s : updates/s, {cell.method}{kind}", "≤", bound, ratios, digits=1)
 
 

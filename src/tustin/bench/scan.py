@@ -289,7 +289,7 @@ def as_facts_of(result: Result) -> dict[str, Any]:
     cells = [
         asdict(cell)
         | {
-            "seconds": timing.told(result.timings[cell]) if cell in result.timings else None,
+            "seconds": result.timings[cell].told() if cell in result.timings else None,
             f"times_faster_than_{peer}": result.times_faster_than_peer(cell),
             "skipped_because": result.skipped.get(cell),
         }
@@ -304,7 +304,7 @@ def as_facts_of(result: Result) -> dict[str, Any]:
         "limits": {
             "gemm_flop_per_second": result.limits.gemm,
             "copy_bytes_per_second": result.limits.copy,
-            "seconds": {name: timing.told(found) for name, found in result.limit_timings.items()},
+            "seconds": {name: found.told() for name, found in result.limit_timings.items()},
         },
         "cells": cells,
         "compile_seconds": result.compile_seconds,

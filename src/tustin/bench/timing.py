@@ -37,17 +37,16 @@ class Timing:
         """Half the distance between the quartiles, as a fraction of the median."""
         return (self.high - self.low) / 2 / self.median
 
+    def told(self) -> dict[str, Any]:
+        """As plain data: the calls with their party, round and lap."""
+        return asdict(self) | {"laps": [[*lap, seconds] for lap, seconds in self.laps.items()]}
+
 
 def summarize(laps: Mapping[Lap, float]) -> Timing:
     """The summary of single calls; of one call it is that call."""
     seconds = [*laps.values()]
     low, median, high = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
     return Timing(len(seconds), low, median, high, dict(laps))
-
-
-def told(timing: Timing) -> dict[str, Any]:
-    """As plain data: the calls with their party, round and lap."""
-    return asdict(timing) | {"laps": [[*lap, seconds] for lap, seconds in timing.laps.items()]}
 
 
 def ratio(own: Timing, other: Timing) -> Ratio:
