@@ -26,7 +26,7 @@ COPY_BYTES = 1 << 26  # beyond the last-level cache
 MULTIPLICATIONS = {
     "mamba": 9,  # e^z − 1 with the help of a table (6), the recurrence (2), the output
     "zoh": 14,  # z, e^z − 1 (9), B·u, the recurrence (2), the output
-    "foh": 17,  # z, e^z − 1 and e^z − 1 − z (11), β, B·u, the recurrence (2), the output
+    "foh": 16,  # z, e^z − 1 and e^z − 1 − z (10), β, B·u, the recurrence (2), the output
     "pol": 16,  # as zoh, and another term of β (2)
     "hoh": 17,  # as pol, and another
     "hoh3": 18,  # as hoh, and another

@@ -1,10 +1,9 @@
 // The discretizations. A method says
-//   Token:     what it wants to know of one token: of its steps Δ and inputs u, a vector of channels each;
-//   Channel:   what it wants to know of one state of these channels: of A;
-//   step:      the state after the token, from the state h before it and B; and what is worth keeping of the work;
-//   gradients: what the backward pass needs (docs/math.md derives it), with the help of what step kept;
-//   adjoint:   instead, where the step depends on Δ, u and B only through z and the product Δ·u·B: the gradients of the
-//              state before, of z and of that product, from the one of the state after. That is less work.
+//   Token:   what it wants to know of one token: of its steps Δ and inputs u, a vector of channels each;
+//   Channel: what it wants to know of one state of these channels: of A;
+//   step:    the state after the token, from the state h before it and B; and what is worth keeping of the work;
+//   adjoint: from the gradient of the state after, what all other gradients are made of (docs/math.md derives it), with the
+//            help of what step kept.
 // `fast` promises that every e^z is a normal number and that no Channel is `exact`.
 // A method is made known by its name in scan.h; a test compares these names with the Python registry.
 #pragma once
@@ -13,35 +12,39 @@
 
 namespace TUSTIN_LEVEL {
 
-template <class Real>
-struct Gradients {
-  Vec<Real> alpha;       // α
-  Vec<Real> alpha_z;     // dα/dz
-  Vec<Real> beta;        // β
-  Vec<Real> beta_A;      // dβ/dA at fixed Δ, that is Δ·∂β/∂z
-  Vec<Real> beta_delta;  // dβ/dΔ at fixed A, that is ∂β/∂Δ + A·∂β/∂z
-};
-
+// One state's share in the gradients, where Token has the factors that are the same for all states:
+//   d_Δ = Σ_n A·rate + per_delta·Σ_n B·push        d_u = per_u·Σ_n B·product        d_B = input·product
 template <class Real>
 struct AdjointStep {
-  Vec<Real> before, z, product;
+  Vec<Real> before;   // of the state before
+  Vec<Real> rate;     // of A·dΔ: what a longer step does to the state by A
+  Vec<Real> push;     // what a longer step does to it by the input
+  Vec<Real> A;        // of A
+  Vec<Real> product;  // of B·input
 };
 
-// What most methods want to know.
+// What most methods want to know: their step depends on Δ, u and B only through z and the product Δ·u·B.
 template <class Real>
 struct Plain {
   using V = Vec<Real>;
   static constexpr bool kHasFast = false;  // whether `fast` makes a difference
-  static constexpr bool kHasAdjoint = true;
   struct Token {
-    V delta, input;  // Δ and Δ·u
-    TUSTIN_INLINE Token(V d, V u) : delta(d), input(d * u) {}
+    V delta, u, input;  // Δ, u and Δ·u
+    TUSTIN_INLINE Token(V d, V u) : delta(d), u(u), input(d * u) {}
+    template <bool fast>
+    TUSTIN_INLINE V per_delta() const {
+      return u;
+    }
+    TUSTIN_INLINE V per_u() const { return delta; }
   };
   struct Channel {
     V A;
     static constexpr bool exact = false;
     TUSTIN_INLINE Channel(V a, V) : A(a) {}
   };
+  static TUSTIN_INLINE AdjointStep<Real> through(const Token& t, V before, V d_z, V d_product) {
+    return {before, d_z, d_product, d_z * t.delta, d_product};
+  }
 };
 
 template <class Real>
@@ -68,9 +71,9 @@ struct mamba : Plain<Real> {
     kept = expm1<fast>(t, c);
     return h * kept + (t.input * B + h);
   }
-  template <class Entry>
-  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token&, const Channel&, V before, V, V kept, Entry, V d_after) {
-    return {d_after * kept + d_after, d_after * (before * kept + before), d_after};
+  template <bool, class Entry>
+  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel&, V h, V, V kept, Entry, V d) {
+    return Plain<Real>::through(t, d * kept + d, d * (h * kept + h), d);
   }
 };
 
@@ -79,27 +82,39 @@ struct mamba : Plain<Real> {
 // Put the ladder x_1 = (e^z − 1)/A, x_2 = (x_1 − Δ)/A, x_3 = (x_2 − Δ²/2)/A, … into β, and it is linear in e^z − 1 and the
 // powers of Δ, with weights that depend on A alone: that is how step computes it. Without x_1 that would cancel where z is
 // small, and w = e^z − 1 − z takes the place of e^z − 1. A rule is its p.
+//
+// The gradients need α = 1 + z + w, β and σ = Σ_j j p_j x_{j+1}. All else is in the states before and after, h and h⁺:
+//   dh⁺/dΔ = A·h⁺ + P(Δ)·B·u        dh⁺/dA = Δ·h⁺ − σ·B·u
+// For zoh the first would cancel where e^z is small; there it is e^z·(A·h + B·u).
 template <class Real, class Rule>
 struct Hold {
   using V = Vec<Real>;
-  static constexpr bool kHasFast = true, kHasAdjoint = false;
+  static constexpr bool kHasFast = true;
   static constexpr Real p1 = Rule::p[0], p2 = Rule::p[1], p3 = Rule::p[2], p4 = Rule::p[3];
   static_assert(p1 == 0 || p1 == 1);
+  static constexpr int kTerms = p4 != 0 ? 4 : p3 != 0 ? 3 : p2 != 0 ? 2 : 1;  // up to the last p
 
   struct Token : Powers<Real> {
     V input;
     TUSTIN_INLINE Token(V delta, V u) : Powers<Real>(delta), input(u) {}
+    template <bool fast>
+    TUSTIN_INLINE V per_delta() const {
+      return fast && kTerms > 1 ? P() * input : input;
+    }
+    TUSTIN_INLINE V per_u() const { return splat(Real(1)); }
+
+   private:
+    TUSTIN_INLINE V P() const { return sum(splat(Real(1)), this->d1, this->d2, this->d3, p1, p2, p3, p4); }
   };
-  static constexpr int kPowers = p1 == 0 ? 0 : p4 != 0 ? 3 : p3 != 0 ? 2 : p2 != 0 ? 1 : 0;  // of Δ in β
   struct Channel {
     V A, inverse_A;
-    V e;                         // the weight in β of e^z − 1; of w where there is no x_1
-    V d[kPowers ? kPowers : 1];  // the weights of −Δ, −Δ²/2 and −Δ³/6
-    bool exact;                  // some |A| is too small for the quick ladder
+    V b[kTerms];  // β = b₀(e^z − 1) − b₁Δ − b₂Δ²/2 − b₃Δ³/6 = b₀w + p₁Δ − b₂Δ²/2 − b₃Δ³/6
+    V s[kTerms];  // σ = s₀w − s₁Δ²/2 − s₂Δ³/6 − s₃Δ⁴/24
+    bool exact;   // some |A| is too small for that
     TUSTIN_INLINE Channel(V A, V i) : A(A), inverse_A(i) {
-      const V d3 = i * p4, d2 = i * (p3 + d3), d1 = i * (p2 + d2), all[] = {d1, d2, d3};
-      e = i * (p1 + d1);
-      for (int j = 0; j < kPowers; ++j) d[j] = all[j];
+      const V b3 = i * p4, b2 = i * (p3 + b3), b1 = i * (p2 + b2), all_b[] = {i * (p1 + b1), b1, b2, b3};
+      const V s3 = i * (4 * p4), s2 = i * (3 * p3 + s3), s1 = i * (2 * p2 + s2), all_s[] = {i * i * (p1 + s1), s1, s2, s3};
+      for (int j = 0; j < kTerms; ++j) b[j] = all_b[j], s[j] = all_s[j];
       Real size[kLanes<Real>];
       store(size, magnitude(A));
       exact = false;
@@ -115,33 +130,52 @@ struct Hold {
     }
     const Exponential<Real, fast> e(t.d1 * c.A);
     const V v = t.input * B;
-    if constexpr (p1 == 0) {
-      V expm1;
-      e.minus_one(expm1, kept);
-      return h * expm1 + (kept * (c.e * v) + h);
-    }
-    kept = e.minus_one_minus_z();
+    V expm1;
+    e.minus_one(expm1, kept);
+    if constexpr (p1 == 0) return h * expm1 + (kept * (c.b[0] * v) + h);
     V rest = h;  // and what hangs on no exponential
-    if constexpr (kPowers == 1) rest -= t.d1 * c.d[0] * v;
-    if constexpr (kPowers == 2) rest -= (t.d1 * c.d[0] + t.d2 * c.d[1]) * v;
-    if constexpr (kPowers == 3) rest -= (t.d1 * c.d[0] + (t.d2 * c.d[1] + t.d3 * c.d[2])) * v;
-    return e.minus_one() * (c.e * v + h) + rest;
+    if constexpr (kTerms == 2) rest -= t.d1 * c.b[1] * v;
+    if constexpr (kTerms == 3) rest -= (t.d1 * c.b[1] + t.d2 * c.b[2]) * v;
+    if constexpr (kTerms == 4) rest -= (t.d1 * c.b[1] + (t.d2 * c.b[2] + t.d3 * c.b[3])) * v;
+    return expm1 * (c.b[0] * v + h) + rest;
   }
-  template <bool fast>
-  static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel& c, V kept) {
-    const auto x =
-        !fast && c.exact ? Ladder<Real>::exact(t, c.A, c.inverse_A) : Ladder<Real>::quick(t, kept, c.A, c.inverse_A);
-    const V alpha = x.expm1 + 1, b = beta(x), b_delta = sum(alpha, x.x1, x.x2, x.x3, p1, p2, p3, p4);
-    V b_A = t.d1 * b - sum(x.x2, x.x3, x.x4, x.x5, p1, 2 * p2, 3 * p3, 4 * p4);
-    if (!fast) {  // far out these two nearly cancel, and the other form does not
-      const V far = (t.d1 * b_delta - sum(x.x1, x.x2, x.x3, x.x4, p1, 2 * p2, 3 * p3, 4 * p4)) * c.inverse_A;
-      b_A = select(t.d1 * c.A < Constants<Real>::kMinExponent, far, b_A);
+
+  template <bool fast, class Entry>
+  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V h, V after, V w, Entry B, V d) {
+    const V d_v = d * B * t.input;
+    if constexpr (fast) {
+      const V z = t.d1 * c.A, expm1 = select(z < Constants<Real>::kForgotten, splat(Real(-1)), w + z);
+      const V before = d * expm1 + d, along = d * after, A = t.d1 * along - d_v * sigma(t, c, w);
+      if constexpr (kTerms == 1)
+        return {before, before * h, before, A, d * (expm1 * c.b[0])};
+      else
+        return {before, along, d, A, d * beta(t, c, w)};
     }
-    return {alpha, x.expm1 + 1, b, b_A, b_delta};
+    const auto x = c.exact ? Ladder<Real>::exact(t, c.A, c.inverse_A) : Ladder<Real>::quick(t, w, c.A, c.inverse_A);
+    const V before = d * x.expm1 + d, b = beta(x), b_delta = sum(x.expm1 + 1, x.x1, x.x2, x.x3, p1, p2, p3, p4);
+    // dβ/dA in both forms: far out the first cancels, and the second does not.
+    const V near = t.d1 * b - sum(x.x2, x.x3, x.x4, x.x5, p1, 2 * p2, 3 * p3, 4 * p4);
+    const V far = (t.d1 * b_delta - sum(x.x1, x.x2, x.x3, x.x4, p1, 2 * p2, 3 * p3, 4 * p4)) * c.inverse_A;
+    const V b_A = select(t.d1 * c.A < Constants<Real>::kMinExponent, far, near), rate = before * h;
+    return {before, rate, d * b_delta, t.d1 * rate + d_v * b_A, d * b};
   }
-  static TUSTIN_INLINE V beta(const Ladder<Real>& x) { return sum(x.x1, x.x2, x.x3, x.x4, p1, p2, p3, p4); }
 
  private:
+  static TUSTIN_INLINE V beta(const Ladder<Real>& x) { return sum(x.x1, x.x2, x.x3, x.x4, p1, p2, p3, p4); }
+  static TUSTIN_INLINE V beta(const Token& t, const Channel& c, V w) {
+    V b = w * c.b[0];
+    if constexpr (p1 != 0) b += t.d1;
+    if constexpr (kTerms > 2) b -= t.d2 * c.b[2];
+    if constexpr (kTerms > 3) b -= t.d3 * c.b[3];
+    return b;
+  }
+  static TUSTIN_INLINE V sigma(const Token& t, const Channel& c, V w) {
+    V s = w * c.s[0];
+    if constexpr (kTerms > 1) s -= t.d2 * c.s[1];
+    if constexpr (kTerms > 2) s -= t.d3 * c.s[2];
+    if constexpr (kTerms > 3) s -= t.d4 * c.s[3];
+    return s;
+  }
   // Σ_j f_j y_j without the terms that the rule does not have.
   static TUSTIN_INLINE V sum(V y1, V y2, V y3, V y4, Real f1, Real f2, Real f3, Real f4) {
     V total{};
@@ -193,75 +227,64 @@ struct bil : Plain<Real> {
     return kept * (z * h + t.input * B) + h;
   }
   // The rule is the trapezoidal one: z acts on the mean of the states before and after.
-  template <class Entry>
-  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V before, V after, V kept, Entry,
+  template <bool, class Entry>
+  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V h, V after, V kept, Entry,
                                                  V d_after) {
     const V d = d_after * kept;
-    return {d * (t.delta * c.A) + d_after, d * ((before + after) * Real(0.5)), d};
+    return Plain<Real>::through(t, d * (t.delta * c.A) + d_after, d * ((h + after) * Real(0.5)), d);
   }
 };
 
-// With b(z) = 1 + z/2 + z²/6 + z³/24:  α = 1 + z·b,  β = Δ·b,  dα/dz = dβ/dΔ.
+// With b(z) = 1 + z/2 + z²/6 + z³/24:  α = 1 + z·b,  β = Δ·b.
 template <class Real>
 struct rk4_raw : Plain<Real> {
   using V = Vec<Real>;
   using typename Plain<Real>::Token, typename Plain<Real>::Channel;
   static TUSTIN_INLINE V b(V z) { return 1 + z * (Real(1. / 2) + z * (Real(1. / 6) + z * Real(1. / 24))); }
   static TUSTIN_INLINE V b_z(V z) { return Real(1. / 2) + z * (Real(1. / 3) + z * Real(1. / 8)); }
-  static TUSTIN_INLINE V alpha_z(V z) { return 1 + z * (1 + z * (Real(1. / 2) + z * Real(1. / 6))); }
   template <bool, class Entry>
   static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
     const V z = t.delta * c.A;
     kept = b(z);
     return kept * (z * h + t.input * B) + h;
   }
-  template <class Entry>
-  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V before, V, V kept, Entry B,
-                                                 V d_after) {
+  template <bool, class Entry>
+  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V h, V, V kept, Entry B, V d_after) {
     const V z = t.delta * c.A, d = d_after * kept;
-    return {d * z + d_after, d * before + d_after * b_z(z) * (z * before + t.input * B), d};
-  }
-  template <bool>
-  static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel& c, V kept) {
-    const V z = t.delta * c.A, d = alpha_z(z);
-    return {1 + z * kept, d, t.delta * kept, t.delta * t.delta * b_z(z), d};
+    return Plain<Real>::through(t, d * z + d_after, d * h + d_after * b_z(z) * (z * h + t.input * B), d);
   }
 };
 
-// Beyond z* the step is limited to z*/A: there α is constant, and β = (z*/A)·b(z*) depends on A alone.
+// Beyond z* the step is limited to z*/A: it no longer depends on Δ, and on A only through the input's share.
 template <class Real>
-struct rk4 : rk4_raw<Real> {
+struct rk4 : Plain<Real> {
   using V = Vec<Real>;
   using Raw = rk4_raw<Real>;
-  static constexpr bool kHasAdjoint = false;
   static constexpr Real kStar = -1.5960716379833216;
-  struct Token : Raw::Token {
-    V u;
-    TUSTIN_INLINE Token(V d, V u) : Raw::Token(d, u), u(u) {}
+  struct Token : Plain<Real>::Token {
+    V full;  // Δ·u
+    TUSTIN_INLINE Token(V d, V u) : Plain<Real>::Token(d, u), full(d * u) { this->input = u; }
+    TUSTIN_INLINE V per_u() const { return splat(Real(1)); }
   };
-  struct Channel : Raw::Channel {
-    V longest;  // z*/A, the longest step
-    TUSTIN_INLINE Channel(V A, V inverse_A) : Raw::Channel(A, inverse_A), longest(kStar * inverse_A) {}
+  struct Channel : Plain<Real>::Channel {
+    V longest, longest_A;  // z*/A, the longest step, and its derivative
+    TUSTIN_INLINE Channel(V A, V i) : Plain<Real>::Channel(A, i), longest(kStar * i), longest_A(-kStar * i * i) {}
   };
   template <bool, class Entry>
   static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
     const V z = t.delta * c.A;
     const auto beyond = z < kStar;
-    const V limited = select(beyond, splat(kStar), z), input = select(beyond, c.longest * t.u, t.input);
+    const V limited = select(beyond, splat(kStar), z), input = select(beyond, c.longest * t.u, t.full);
     kept = Raw::b(limited);
     return kept * (limited * h + input * B) + h;
   }
-  template <bool fast>
-  static TUSTIN_INLINE Gradients<Real> gradients(const Token& t, const Channel& c, V kept) {
-    const auto beyond = t.delta * c.A < kStar;
-    Gradients<Real> g = Raw::template gradients<fast>(t, c, kept);
-    const V beta = c.longest * kept;
-    g.alpha = select(beyond, 1 + kStar * kept, g.alpha);
-    g.alpha_z = select(beyond, V{}, g.alpha_z);
-    g.beta = select(beyond, beta, g.beta);
-    g.beta_A = select(beyond, -beta * c.longest * (1 / kStar), g.beta_A);
-    g.beta_delta = select(beyond, V{}, g.beta_delta);
-    return g;
+  template <bool, class Entry>
+  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V h, V, V kept, Entry B, V d_after) {
+    const V z = t.delta * c.A, d = d_after * kept, d_z = d * h + d_after * Raw::b_z(z) * (z * h + t.full * B);
+    const auto beyond = z < kStar;
+    const V rate = select(beyond, V{}, d_z), push = select(beyond, V{}, d);
+    return {d * select(beyond, splat(kStar), z) + d_after, rate, push,
+            select(beyond, d * (t.u * B) * c.longest_A, d_z * t.delta), d * select(beyond, c.longest, t.delta)};
   }
 };
 

@@ -81,37 +81,38 @@ TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, 
                                  Vec<Real>& d_u, Vec<Real>& d_delta) {
   using V = Vec<Real>;
   constexpr int W = kLanes<Real>;
-  const V u = t.u.get(k), delta = t.delta.get(k);
-  const typename Method::Token token(delta, u);
+  const typename Method::Token token(t.delta.get(k), t.u.get(k));
   const States<Real, Method, constant> states(t, m);
   const auto B = states.B_of(k);
   const auto C = states.C_of(k);
   const int N = t.N;
   const Real *before = adj.states + k * N * W, *after = before + N * W, *kept = adj.kept + k * N * W;
   Real *g = t.at(adj.g, m), *d_A = t.at(adj.d_A, m), *row_B = adj.row_B, *row_C = adj.row_C;
-  V sum{};  // Σ_n B·d_product
+  V rate{}, push{}, product{};  // Σ_n A·d.rate, Σ_n B·d.push, Σ_n B·d.product
   for (int n = 0; n < N; ++n) {
-    const typename Method::Channel& channel = states.channel[n];
-    const V d_h = load(g + n * W) + d_y * C[n], h = load(before + n * W), keep = load(kept + n * W);
-    if constexpr (Method::kHasAdjoint) {
-      const AdjointStep<Real> d = Method::adjoint(token, channel, h, load(after + n * W), keep, B[n], d_h);
-      sum += d.product * B[n];
-      d_delta += d.z * channel.A;
-      store(d_A + n * W, load(d_A + n * W) + d.z * delta);
-      store_summands<constant>(row_B, n, d.product * token.input);
-      store(g + n * W, d.before);
-    } else {
-      const Gradients<Real> method = Method::template gradients<fast>(token, channel, keep);
-      const V d_v = d_h * method.beta, d_beta = d_h * (u * B[n]), d_z = d_h * h * method.alpha_z;
-      d_u += d_v * B[n];
-      d_delta += d_z * channel.A + d_beta * method.beta_delta;
-      store(d_A + n * W, load(d_A + n * W) + (d_z * delta + d_beta * method.beta_A));
-      store_summands<constant>(row_B, n, d_v * u);
-      store(g + n * W, d_h * method.alpha);
-    }
-    store_summands<constant>(row_C, n, load(after + n * W) * d_y);
+    V for_B, for_C;
+    // One of the two registers of all vectors, as the other half of the work is not used: both at once are more than a CPU
+    // has registers for.
+    const auto half = [&](Register<Real> V::*part, int first) __attribute__((always_inline)) {
+      const typename Method::Channel& channel = states.channel[n];
+      const V d_h = load(g + n * W) + d_y * C[n], h = load(before + n * W), h_after = load(after + n * W);
+      const AdjointStep<Real> d =
+          Method::template adjoint<fast>(token, channel, h, h_after, load(kept + n * W), B[n], d_h);
+      rate.*part = (rate + d.rate * channel.A).*part;
+      push.*part = (push + d.push * B[n]).*part;
+      product.*part = (product + d.product * B[n]).*part;
+      store_register(g + n * W + first, d.before.*part);
+      store_register(d_A + n * W + first, (load(d_A + n * W) + d.A).*part);
+      for_B.*part = (d.product * token.input).*part;
+      for_C.*part = (h_after * d_y).*part;
+    };
+    half(&V::low, 0);
+    half(&V::high, kRegisterLanes<Real>);
+    store_summands<constant>(row_B, n, for_B);
+    store_summands<constant>(row_C, n, for_C);
   }
-  if constexpr (Method::kHasAdjoint) d_u += sum * delta, d_delta += sum * u;
+  d_u += product * token.per_u();
+  d_delta += rate + push * token.template per_delta<fast>();
 }
 
 // Adds one token's summands to the gradient of B or C: over the channels where it varies in time, else over time.

@@ -52,7 +52,7 @@ TUSTIN_INLINE Vec<Real> polynomial(Vec<Real> x, const Real (&c)[terms]) {
 template <class Real, bool bounded = false>
 struct Exponential {
   using V = Vec<Real>;
-  V z, s, r, r2_q;
+  V z, s, r, q;
 
   TUSTIN_INLINE explicit Exponential(V x) {
     using K = Constants<Real>;
@@ -63,17 +63,15 @@ struct Exponential {
     r = inside - k * Real(0.69314718055994530942);
     if (sizeof(Real) == 8) r -= k * Real(2.3190468138462996e-17);  // what ln2 loses in a double
     s = {power_of_two(rounded.low), power_of_two(rounded.high)};
-    r2_q = r * r * polynomial(r, K::kExp);
+    q = polynomial(r, K::kExp);
   }
   static TUSTIN_INLINE Register<Real> power_of_two(Register<Real> rounded) {
     return (Register<Real>)((Integers<Real>)rounded << Constants<Real>::kMantissa);
   }
-  TUSTIN_INLINE V minus_one() const { return s * (r2_q + r) + (s - 1); }
-  // e^z − 1 − z = s·r²q + (s·r + (s − 1) − z). Where |z| is small the bracket is 0 to the bit, so nothing cancels.
-  TUSTIN_INLINE V minus_one_minus_z() const { return s * r2_q + ((s * r + (s - 1)) - z); }
-  // Both at once, from the same two products.
+  TUSTIN_INLINE V minus_one() const { return s * (r * r * q + r) + (s - 1); }
+  // And e^z − 1 − z = s·r²q + (s·r + (s − 1) − z). Where |z| is small the bracket is 0 to the bit, so nothing cancels.
   TUSTIN_INLINE void minus_one(V& expm1, V& minus_z) const {
-    const V top = s * r2_q, rest = s * r + (s - 1);
+    const V s_r = s * r, top = s_r * r * q, rest = s_r + (s - 1);
     expm1 = top + rest, minus_z = top + (rest - z);
   }
 };
@@ -81,7 +79,7 @@ struct Exponential {
 template <class Real>
 TUSTIN_INLINE Vec<Real> exp(Vec<Real> x) {
   const Exponential<Real> e(x);
-  return e.s * (e.r2_q + e.r) + e.s;
+  return e.s * (e.r * e.r * e.q + e.r) + e.s;
 }
 
 template <class Real>
@@ -127,7 +125,7 @@ template <class Real>
 TUSTIN_INLINE Vec<Real> sigmoid(Vec<Real> x) {
   const Vec<Real> least = splat(Constants<Real>::kMinExponent);
   const Exponential<Real, true> e(at_least(least, -x));  // bounded below; where it is not above, it is not used
-  return select(x < least, x * Real(0), 1 / (e.s * (e.r2_q + e.r) + (e.s + 1)));
+  return select(x < least, x * Real(0), 1 / (e.s * (e.r * e.r * e.q + e.r) + (e.s + 1)));
 }
 
 // log(1 + e^x) from x and e = e^{−|x|}, good to the last bits also where it is small; above 20 it is x, as in PyTorch.
