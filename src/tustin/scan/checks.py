@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import reduce
 
 import torch
 from torch import Tensor
@@ -31,7 +30,8 @@ def check_values(enabled: bool = True) -> Iterator[None]:
 
 def compute_dtype(tensors: Mapping[str, Tensor | None]) -> torch.dtype:
     """float32, or float64 if any argument is."""
-    return reduce(torch.promote_types, (t.dtype for t in tensors.values() if t is not None), torch.float32)
+    double = any(t.dtype == torch.float64 for t in tensors.values() if t is not None)
+    return torch.float64 if double else torch.float32
 
 
 def check_arguments(tensors: Mapping[str, Tensor | None], method: Method) -> None:
@@ -54,9 +54,10 @@ def check_arguments(tensors: Mapping[str, Tensor | None], method: Method) -> Non
         "delta_bias": (D,),
         "initial_state": (batch, D, N) if method.taps == 1 else (batch, D, N, method.taps),
     }
+    device = u.device
     for name, tensor in given.items():
-        if tensor.device != u.device:
-            raise ValueError(f"selective_scan: {name} is on {tensor.device}, but u is on {u.device}")
+        if tensor.device != device:
+            raise ValueError(f"selective_scan: {name} is on {tensor.device}, but u is on {device}")
         if name in exact and tensor.shape != exact[name]:
             raise ValueError(_misshapen(name, tensor, str(exact[name])))
     for name in ("B", "C"):
@@ -71,10 +72,11 @@ def _check_kind(name: str, tensor: object, required: bool) -> None:
         return
     if not isinstance(tensor, Tensor):
         raise TypeError(f"selective_scan: {name} must be a tensor, got {type(tensor).__name__}")
-    if tensor.is_complex():
-        raise TypeError(f"selective_scan: {name} is {tensor.dtype}; complex systems are not supported, it must be real")
-    if not tensor.is_floating_point():
-        raise TypeError(f"selective_scan: {name} is {tensor.dtype}; expected a floating-point tensor")
+    dtype = tensor.dtype
+    if dtype.is_complex:
+        raise TypeError(f"selective_scan: {name} is {dtype}; complex systems are not supported, it must be real")
+    if not dtype.is_floating_point:
+        raise TypeError(f"selective_scan: {name} is {dtype}; expected a floating-point tensor")
 
 
 def _check_input_matrix(name: str, tensor: Tensor, batch: int, D: int, L: int, N: int) -> None:

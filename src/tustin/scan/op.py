@@ -173,8 +173,10 @@ def scan(
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:
     """The scan through the operator. Small tensors are brought to `dtype` here, the large ones inside the kernel."""
-    A = A.to(dtype)
-    D, delta_bias, initial_state = (t if t is None else t.to(dtype) for t in (D, delta_bias, initial_state))
+    A = A if A.dtype == dtype else A.to(dtype)
+    D, delta_bias, initial_state = (
+        t if t is None or t.dtype == dtype else t.to(dtype) for t in (D, delta_bias, initial_state)
+    )
     tensors = (u, delta, A, B, C, D, z, delta_bias, initial_state)
     keep_states = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     out, last_state, _ = _scan(*tensors, delta_softplus, method.name, reverse, keep_states)
