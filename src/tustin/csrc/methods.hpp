@@ -12,15 +12,12 @@
 
 namespace TUSTIN_LEVEL {
 
-// One state's share in the gradients, where Token has the factors that are the same for all states:
+// One state's share in the gradients. `before` and `A` are those of the state before the token and of A; the others follow,
+// with the factors that are the same for all states in Token:
 //   d_Δ = Σ_n A·rate + per_delta·Σ_n B·push        d_u = per_u·Σ_n B·product        d_B = input·product
 template <class Real>
 struct AdjointStep {
-  Vec<Real> before;   // of the state before
-  Vec<Real> rate;     // of A·dΔ: what a longer step does to the state by A
-  Vec<Real> push;     // what a longer step does to it by the input
-  Vec<Real> A;        // of A
-  Vec<Real> product;  // of B·input
+  Vec<Real> before, rate, push, A, product;
 };
 
 // What most methods want to know: their step depends on Δ, u and B only through z and the product Δ·u·B.
@@ -107,11 +104,11 @@ struct Hold {
     TUSTIN_INLINE V P() const { return sum(splat(Real(1)), this->d1, this->d2, this->d3, p1, p2, p3, p4); }
   };
   struct Channel {
-    V A, inverse_A;
+    V A, scaled, inverse_A;  // A, A/ln2 and 1/A
     V b[kTerms];  // β = b₀(e^z − 1) − b₁Δ − b₂Δ²/2 − b₃Δ³/6 = b₀w + p₁Δ − b₂Δ²/2 − b₃Δ³/6
     V s[kTerms];  // σ = s₀w − s₁Δ²/2 − s₂Δ³/6 − s₃Δ⁴/24
     bool exact;   // some |A| is too small for that
-    TUSTIN_INLINE Channel(V A, V i) : A(A), inverse_A(i) {
+    TUSTIN_INLINE Channel(V A, V i) : A(A), scaled(A * Real(kPerNaperian)), inverse_A(i) {
       const V b3 = i * p4, b2 = i * (p3 + b3), b1 = i * (p2 + b2), all_b[] = {i * (p1 + b1), b1, b2, b3};
       const V s3 = i * (4 * p4), s2 = i * (3 * p3 + s3), s1 = i * (2 * p2 + s2), all_s[] = {i * i * (p1 + s1), s1, s2, s3};
       for (int j = 0; j < kTerms; ++j) b[j] = all_b[j], s[j] = all_s[j];
@@ -128,7 +125,7 @@ struct Hold {
       const auto x = Ladder<Real>::exact(t, c.A, c.inverse_A);
       return h * x.expm1 + (beta(x) * (t.input * B) + h);
     }
-    const Exponential<Real, fast> e(t.d1 * c.A);
+    const Exponential<Real, fast> e(rounded(t.d1 * c.A), t.d1 * c.scaled + Constants<Real>::kRound);
     const V v = t.input * B;
     V expm1;
     e.minus_one(expm1, kept);
@@ -261,9 +258,13 @@ struct rk4 : Plain<Real> {
   using V = Vec<Real>;
   using Raw = rk4_raw<Real>;
   static constexpr Real kStar = -1.5960716379833216;
-  struct Token : Plain<Real>::Token {
-    V full;  // Δ·u
-    TUSTIN_INLINE Token(V d, V u) : Plain<Real>::Token(d, u), full(d * u) { this->input = u; }
+  struct Token {
+    V delta, input, full;  // Δ, u and Δ·u
+    TUSTIN_INLINE Token(V d, V u) : delta(d), input(u), full(d * u) {}
+    template <bool fast>
+    TUSTIN_INLINE V per_delta() const {
+      return input;
+    }
     TUSTIN_INLINE V per_u() const { return splat(Real(1)); }
   };
   struct Channel : Plain<Real>::Channel {
@@ -274,7 +275,7 @@ struct rk4 : Plain<Real> {
   static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
     const V z = t.delta * c.A;
     const auto beyond = z < kStar;
-    const V limited = select(beyond, splat(kStar), z), input = select(beyond, c.longest * t.u, t.full);
+    const V limited = select(beyond, splat(kStar), z), input = select(beyond, c.longest * t.input, t.full);
     kept = Raw::b(limited);
     return kept * (limited * h + input * B) + h;
   }
@@ -284,7 +285,7 @@ struct rk4 : Plain<Real> {
     const auto beyond = z < kStar;
     const V rate = select(beyond, V{}, d_z), push = select(beyond, V{}, d);
     return {d * select(beyond, splat(kStar), z) + d_after, rate, push,
-            select(beyond, d * (t.u * B) * c.longest_A, d_z * t.delta), d * select(beyond, c.longest, t.delta)};
+            select(beyond, d * (t.input * B) * c.longest_A, d_z * t.delta), d * select(beyond, c.longest, t.delta)};
   }
 };
 

@@ -47,6 +47,8 @@ TUSTIN_INLINE Vec<Real> polynomial(Vec<Real> x, const Real (&c)[terms]) {
   return sum;
 }
 
+constexpr double kPerNaperian = 1.44269504088896340736;  // 1/ln2
+
 // e^z = s·(1 + r + r²q) with z = k·ln2 + r and s = 2^k. For |z| < 0.34, k = 0: then r is z to the bit and s is 1.
 // `bounded` promises that e^z neither overflows nor underflows.
 template <class Real, bool bounded = false>
@@ -54,11 +56,16 @@ struct Exponential {
   using V = Vec<Real>;
   V z, s, r, q;
 
-  TUSTIN_INLINE explicit Exponential(V x) {
+  TUSTIN_INLINE explicit Exponential(V x) : Exponential(x, x * Real(kPerNaperian) + Constants<Real>::kRound) {}
+  // `rounded` is x/ln2 + kRound, for a caller who gets it sooner.
+  TUSTIN_INLINE Exponential(V x, V rounded) : z(x) {
     using K = Constants<Real>;
-    z = x;
-    const V inside = bounded ? x : at_most(splat(K::kMaxExponent), at_least(splat(K::kMinExponent), x));
-    const V rounded = inside * Real(1.44269504088896340736) + K::kRound;
+    V inside = x;
+    if constexpr (!bounded) {
+      const V low = splat(K::kMinExponent), high = splat(K::kMaxExponent);
+      inside = at_most(high, at_least(low, x));
+      rounded = at_most(high * Real(kPerNaperian) + K::kRound, at_least(low * Real(kPerNaperian) + K::kRound, rounded));
+    }
     const V k = rounded - K::kRound;
     r = inside - k * Real(0.69314718055994530942);
     if (sizeof(Real) == 8) r -= k * Real(2.3190468138462996e-17);  // what ln2 loses in a double
@@ -87,7 +94,7 @@ constexpr Real kBound = Constants<Real>::kMaxExponent - 1;  // of |z|: what `bou
 
 template <class Real>
 constexpr bool kHasQuickExpm1 = false;
-constexpr double kStepsPerNaperian = 8 * 1.44269504088896340736;
+constexpr double kStepsPerNaperian = 8 * kPerNaperian;
 
 #if defined(__AVX2__)
 // e^z − 1 at two thirds of the cost, for |z| < kBound. With 8z/ln2 = k + t, |t| ≤ ½: e^z = s·e^{t·ln2/8} and s = 2^{k/8}, its

@@ -13,7 +13,7 @@
 namespace TUSTIN_LEVEL {
 
 constexpr int kChunk = TUSTIN_CHUNK;
-constexpr int kMaxChannel = 11;  // vectors in the largest Method::Channel
+constexpr int kMaxChannel = 12;  // vectors in the largest Method::Channel
 
 template <class Real>
 struct Task;

@@ -101,6 +101,17 @@ TUSTIN_INLINE void store(Real* p, Vec<Real> v) {
   store_register(p + kRegisterLanes<Real>, v.high);
 }
 
+// A product that is to be rounded by itself, and not fused with the additions that follow.
+template <class Real>
+TUSTIN_INLINE Vec<Real> rounded(Vec<Real> product) {
+#if defined(__x86_64__)
+  asm("" : "+v"(product.low), "+v"(product.high));
+#elif defined(__aarch64__)
+  asm("" : "+w"(product.low), "+w"(product.high));
+#endif
+  return product;
+}
+
 template <class Real>
 TUSTIN_INLINE Vec<Real> splat(Real x) {
   const Register<Real> r = (Register<Real>{} + 1) * x;  // compiles to a broadcast; filling lane by lane does not
