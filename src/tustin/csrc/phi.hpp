@@ -75,7 +75,8 @@ struct Exponential {
   static TUSTIN_INLINE Register<Real> power_of_two(Register<Real> rounded) {
     return (Register<Real>)((Integers<Real>)rounded << Constants<Real>::kMantissa);
   }
-  TUSTIN_INLINE V minus_one() const { return s * (r * r * q + r) + (s - 1); }
+  TUSTIN_INLINE V minus_s() const { return s * (r * r * q + r); }  // e^z − s
+  TUSTIN_INLINE V minus_one() const { return minus_s() + (s - 1); }
   // And e^z − 1 − z = s·r²q + (s·r + (s − 1) − z). Where |z| is small the bracket is 0 to the bit, so nothing cancels.
   TUSTIN_INLINE void minus_one(V& expm1, V& minus_z) const {
     const V s_r = s * r, top = s_r * r * q, rest = s_r + (s - 1);
@@ -86,7 +87,7 @@ struct Exponential {
 template <class Real>
 TUSTIN_INLINE Vec<Real> exp(Vec<Real> x) {
   const Exponential<Real> e(x);
-  return e.s * (e.r * e.r * e.q + e.r) + e.s;
+  return e.minus_s() + e.s;
 }
 
 template <class Real>
@@ -132,7 +133,7 @@ template <class Real>
 TUSTIN_INLINE Vec<Real> sigmoid(Vec<Real> x) {
   const Vec<Real> least = splat(Constants<Real>::kMinExponent);
   const Exponential<Real, true> e(at_least(least, -x));  // bounded below; where it is not above, it is not used
-  return select(x < least, x * Real(0), 1 / (e.s * (e.r * e.r * e.q + e.r) + (e.s + 1)));
+  return select(x < least, x * Real(0), 1 / (e.minus_s() + (e.s + 1)));
 }
 
 // log(1 + e^x) from x and e = e^{−|x|}, good to the last bits also where it is small; above 20 it is x, as in PyTorch.
