@@ -10,7 +10,7 @@ void forward(Task<Real>& t) {
   constexpr int W = kLanes<Real>;
   for (int64_t k = 0; k < t.a.L; k += kChunk) {
     const int tokens = t.a.L - k < kChunk ? int(t.a.L - k) : kChunk;
-    t.load_matrices(k, tokens);
+    t.find_matrices(k);
     for (int m = 0; m < t.blocks; ++m) {
       t.prefetch(t.a.u, m, k + kChunk), t.prefetch(t.a.delta, m, k + kChunk);
       t.load_inputs(m, k, tokens, false);
@@ -195,7 +195,7 @@ void backward(Task<Real>& t, Arena& arena) {
   for (int64_t chunk = (t.a.L - 1) / kChunk; chunk >= 0; --chunk) {
     const int64_t k0 = chunk * kChunk;
     const int tokens = t.a.L - k0 < kChunk ? int(t.a.L - k0) : kChunk;
-    t.load_matrices(k0, tokens);
+    t.find_matrices(k0);
     for (int i = 0; i < kChunk * t.pitch; ++i) adj.tile_B[i] = adj.tile_C[i] = 0;
     for (int m = 0; m < t.blocks; ++m) {
       t.prefetch(t.a.u, m, k0 - kChunk), t.prefetch(t.a.delta, m, k0 - kChunk), t.prefetch(t.a.d_out, m, k0 - kChunk);

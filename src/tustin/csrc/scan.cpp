@@ -1,10 +1,10 @@
 // The selective scan and its gradient. Compiled once per CPU level.
 //
-// The work is cut into tasks: one batch element and one slice of channels. A task walks time in chunks; for each chunk it
-// brings B and C into dense tiles once, then takes the slice's channels a vector at a time: inputs into tiles, the
-// recurrence over the chunk with the N states in the first-level cache, outputs out of the tile. Nothing of size
-// (batch, L, D, N) ever exists: the backward pass starts from the state before each chunk, which the forward pass kept,
-// and recomputes the states inside it.
+// First B and C are brought into rows of N numbers, one per token, unless they lie so. Then the work is cut into tasks: one
+// batch element and one slice of channels. A task walks time in chunks; for each chunk it takes the slice's channels a
+// vector at a time: inputs into tiles, the recurrence over the chunk with the N states in the first-level cache, outputs
+// out of the tile. Nothing of size (batch, L, D, N) ever exists: the backward pass starts from the state before each chunk,
+// which the forward pass kept, and recomputes the states inside it.
 //
 // Walking time backwards is walking forwards with negative strides, so nothing here knows the direction. No sum depends on
 // the number of threads: each is either made by one task, or of partial sums added in a fixed order.
@@ -18,6 +18,26 @@ namespace TUSTIN_LEVEL {
   extern template void run_task<double, name>(const TustinScan&, Arena&, int64_t, bool);
 TUSTIN_SCHEDULED(TUSTIN_ELSEWHERE)
 #undef TUSTIN_ELSEWHERE
+
+// Whether the N numbers that a per-token B or C has for a token lie side by side, as Reals; a constant one need not.
+template <class Real>
+bool in_rows(const TustinTensor& matrix, int64_t groups) {
+  return !groups || (matrix.dtype == kDtype<Real> && matrix.stride[2] == 1);
+}
+
+// Copies such a matrix into rows, which then take its place.
+template <class Real>
+void bring_into_rows(const TustinScan& a, TustinTensor& matrix, int64_t groups, Real* rows) {
+  const int64_t pitch = Task<Real>::rounded_states(a.N), chunks = (a.L + kChunk - 1) / kChunk;
+#pragma omp parallel for num_threads(a.threads) if (a.threads > 1)
+  for (int64_t i = 0; i < a.batch * groups * chunks; ++i) {
+    const int64_t k = i % chunks * kChunk, group = i / chunks % groups, batch = i / chunks / groups;
+    load_tile<Real>(matrix, batch * matrix.stride[0] + group * matrix.stride[1] + k * matrix.stride[3],
+                    matrix.stride[2], matrix.stride[3], int(a.N), a.L - k < kChunk ? int(a.L - k) : kChunk,
+                    rows + (i / chunks * a.L + k) * pitch, int(pitch));
+  }
+  matrix = {rows, kDtype<Real>, {groups * a.L * pitch, a.L * pitch, 1, pitch}};
+}
 
 // sum[i] = Σ_batch partial[batch][i]
 template <class Real>
@@ -67,7 +87,15 @@ Run<Real> method_runner(int method) {
 }
 
 template <class Real>
-int run(const TustinScan& a, bool gradient) {
+int run(TustinScan a, bool gradient) {
+  const int64_t row_reals = a.batch * a.L * Task<Real>::rounded_states(a.N);
+  const int64_t reals_B = in_rows<Real>(a.B, a.groups_B) ? 0 : a.groups_B * row_reals;
+  const int64_t reals_C = in_rows<Real>(a.C, a.groups_C) ? 0 : a.groups_C * row_reals;
+  Arena rows((reals_B + reals_C) * sizeof(Real) + 64);  // where C begins is rounded up
+  if (rows.failed()) return 1;
+  if (reals_B) bring_into_rows(a, a.B, a.groups_B, rows.take<Real>(reals_B));
+  if (reals_C) bring_into_rows(a, a.C, a.groups_C, rows.take<Real>(reals_C));
+
   const int64_t tasks = a.batch * Slices(a).count();
   const Run<Real> run_one = method_runner<Real>(a.method);
   const size_t bytes = Task<Real>::arena_bytes(a, gradient ? 4 : 0, gradient ? Adjoint<Real>::extra(a) : 0);

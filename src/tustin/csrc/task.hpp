@@ -79,10 +79,10 @@ struct States {
 
   States(const Task<Real>& t, int m)
       : channel((const typename Method::Channel*)t.channels_of_method + int64_t(m) * t.N),
-        B(t.a.groups_B ? t.B : t.at(t.B, m)),
-        C(t.a.groups_C ? t.C : t.at(t.C, m)),
-        step_B(t.a.groups_B ? t.pitch : 0),
-        step_C(t.a.groups_C ? t.pitch : 0) {}
+        B(t.a.groups_B ? t.B[0] : t.at(t.constant_B, m)),
+        C(t.a.groups_C ? t.C[0] : t.at(t.constant_C, m)),
+        step_B(t.a.groups_B ? t.B.step : 0),
+        step_C(t.a.groups_C ? t.C.step : 0) {}
   Entries<Real, constant> B_of(int k) const { return entries(B + k * step_B, step_B); }
   Entries<Real, constant> C_of(int k) const { return entries(C + k * step_C, step_C); }
 
@@ -103,14 +103,15 @@ struct Task {
 
   const TustinScan& a;
   const int64_t batch, slice, first, end;
-  const int N, pitch, blocks;  // pitch: N rounded up to whole registers
-  Real *B, *C;                 // per token [kChunk][pitch], or constant [blocks][N][W]
-  Real* h;                     // [blocks][N][W]
-  void* channels_of_method;    // Method::Channel[blocks][N]
-  Real* reach;                 // [blocks][W]: the largest |A| of a channel; infinite in a block with an exact one
-  Rows<Real> u, delta, z, out;                                             // of the block and chunk at hand
-  Real *slope, *sigmoid, *gate;                                            // [kChunk][W]: softplus', sigmoid(z), silu(z)
-  Real *tile_u, *tile_delta, *tile_z, *tile_out;                           // [kChunk][W]: the rows, where they need room
+  const int N, pitch, blocks;     // pitch: N rounded up to whole registers
+  Real *constant_B, *constant_C;  // [blocks][N][W]
+  Real* h;                        // [blocks][N][W]
+  void* channels_of_method;       // Method::Channel[blocks][N]
+  Real* reach;                    // [blocks][W]: the largest |A| of a channel; infinite in a block with an exact one
+  Rows<Real> B, C;                // of the chunk at hand, where they are not constant
+  Rows<Real> u, delta, z, out;    // of the block and chunk at hand
+  Real *slope, *sigmoid, *gate;   // [kChunk][W]: softplus', sigmoid(z), silu(z)
+  Real *tile_u, *tile_delta, *tile_z, *tile_out;  // [kChunk][W]: the rows, where they need room
 
   Task(const TustinScan& a, Arena& arena, int64_t index)
       : a(a),
@@ -122,8 +123,8 @@ struct Task {
         pitch(int(rounded_states(a.N))),
         blocks(int((end - first + W - 1) / W)) {
     arena.reset();
-    B = arena.take<Real>(input_matrix_size());
-    C = arena.take<Real>(input_matrix_size());
+    constant_B = arena.take<Real>(a.groups_B ? 0 : states());
+    constant_C = arena.take<Real>(a.groups_C ? 0 : states());
     h = arena.take<Real>(states());
     channels_of_method = arena.take<Real>(kMaxChannel * states());
     reach = arena.take<Real>(blocks * W);
@@ -131,8 +132,8 @@ struct Task {
     for (Real** tile : tiles) *tile = arena.take<Real>(kChunk * W);
 
     for (int m = 0; m < blocks; ++m) {
-      if (!a.groups_B) load_constant(a.B, m, B);
-      if (!a.groups_C) load_constant(a.C, m, C);
+      if (!a.groups_B) load_constant(a.B, m, constant_B);
+      if (!a.groups_C) load_constant(a.C, m, constant_C);
     }
   }
 
@@ -162,10 +163,8 @@ struct Task {
   }
 
   static size_t arena_bytes(const TustinScan& a, int64_t extra_states, int64_t extra) {
-    const int64_t padded = Slices(a).channels + W, pitch = rounded_states(a.N);
-    const int64_t matrix = padded * a.N > kChunk * pitch ? padded * a.N : kChunk * pitch;
-    const int64_t reals =
-        2 * matrix + (1 + kMaxChannel + extra_states) * padded * a.N + padded + 7 * kChunk * W + extra;
+    const int64_t padded = Slices(a).channels + W;
+    const int64_t reals = (3 + kMaxChannel + extra_states) * padded * a.N + padded + 7 * kChunk * W + extra;
     return size_t(reals) * sizeof(Real) + 64 * 32;
   }
 
@@ -174,7 +173,6 @@ struct Task {
     return (N + lanes - 1) / lanes * lanes;
   }
   int64_t states() const { return int64_t(blocks) * N * W; }
-  int64_t input_matrix_size() const { return states() > kChunk * pitch ? states() : kChunk * pitch; }
   int64_t channel(int block) const { return first + int64_t(block) * W; }
   int channels(int block) const { return end - channel(block) < W ? int(end - channel(block)) : W; }
   Real* at(Real* states, int block) const { return states + int64_t(block) * N * W; }
@@ -208,14 +206,15 @@ struct Task {
   void load_constant(const TustinTensor& t, int m, Real* matrix) const {
     load_tile<Real>(t, channel(m) * t.stride[0], t.stride[0], t.stride[1], channels(m), N, at(matrix, m), W);
   }
-  void load_per_token(const TustinTensor& t, int64_t groups, int64_t k, int tokens, Real* tile) const {
-    const int64_t group = first / (a.D / groups), token = a.reverse ? a.L - 1 - k : k;
-    load_tile<Real>(t, batch * t.stride[0] + group * t.stride[1] + token * t.stride[3], t.stride[2], step(t.stride[3]),
-                    N, tokens, tile, pitch);
+  // The rows of B and C from token k on, which lie as `in_rows` wants them.
+  void find_matrices(int64_t k) {
+    if (a.groups_B) B = matrix_rows(a.B, a.groups_B, k);
+    if (a.groups_C) C = matrix_rows(a.C, a.groups_C, k);
   }
-  void load_matrices(int64_t k, int tokens) const {
-    if (a.groups_B) load_per_token(a.B, a.groups_B, k, tokens, B);
-    if (a.groups_C) load_per_token(a.C, a.groups_C, k, tokens, C);
+  Rows<Real> matrix_rows(const TustinTensor& t, int64_t groups, int64_t k) const {
+    const int64_t group = first / (a.D / groups), token = a.reverse ? a.L - 1 - k : k;
+    const int64_t offset = batch * t.stride[0] + group * t.stride[1] + token * t.stride[3];
+    return {(Real*)t.data + offset, step(t.stride[3])};
   }
 
   // A vector of a per-channel parameter; zero where it is not given.
