@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tustin import METHODS, accelerator
+from tustin.scan import backends
 
 # The same examples every run and no deadline: a red test is red for a reason, not for a busy machine.
 hypothesis.settings.register_profile("tustin", deadline=None, derandomize=True, database=None, max_examples=25)
@@ -41,9 +42,12 @@ def own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 def no_triton(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine on which Triton is not installed."""
     monkeypatch.setattr(accelerator.importlib.util, "find_spec", lambda name: None)
-    accelerator.triton_missing.cache_clear()
+    answers = accelerator.triton_missing, backends._chosen
+    for answer in answers:
+        answer.cache_clear()
     yield
-    accelerator.triton_missing.cache_clear()
+    for answer in answers:
+        answer.cache_clear()
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from tests.interpreter import needs_triton, run_interpreted
 from tests.native import run_python
 from tests.systems import CPU, system
 from tustin import METHODS, selective_scan
-from tustin.scan import backends
 from tustin.scan.backends import BACKENDS, choose
 
 FILE = "tests/scan/interpreted_triton.py"
@@ -93,10 +92,8 @@ def test_without_triton_it_says_how_to_get_it(no_triton: None) -> None:
 
 
 def test_without_triton_a_gpu_takes_the_reference_and_says_so(no_triton: None) -> None:
-    backends._best.cache_clear()
     with pytest.warns(UserWarning, match="slow reference backend, because the triton one cannot: Triton is not inst"):
         assert choose("auto", torch.device("cuda", 5), METHODS["zoh"]) == "reference"
-    backends._best.cache_clear()
 
 
 def test_nobody_imports_triton_unasked() -> None:

@@ -80,21 +80,21 @@ BACKENDS: dict[str, Backend] = {
 @assume_constant_result
 def choose(name: str, device: torch.device, method: Method, dtype: torch.dtype = torch.float32) -> str:
     """The name of the backend to use; "auto" takes the fused one of the device, and warns once where that cannot."""
-    if name == "auto":
-        return _best(device, method, dtype)
-    if name not in BACKENDS:
-        raise ValueError(unknown("backend", name, ["auto", *BACKENDS]))
-    if reason := BACKENDS[name].cannot(device, method, dtype):
-        raise RuntimeError(f"backend {name!r} cannot be used: {reason}")
-    return name
+    return _chosen(name, device, method, dtype)
 
 
 @functools.cache
-def _best(device: torch.device, method: Method, dtype: torch.dtype) -> str:
-    """Cached, so that the warning comes once for each kind of call."""
+def _chosen(name: str, device: torch.device, method: Method, dtype: torch.dtype) -> str:
+    """Cached: asking takes time, and the warning should come once for each kind of call."""
+    if name not in ("auto", *BACKENDS):
+        raise ValueError(unknown("backend", name, ["auto", *BACKENDS]))
     fused = "triton" if device.type in GPUS or interpreted() else "native"
-    if reason := BACKENDS[fused].cannot(device, method, dtype):
-        why = f"because the {fused} one cannot: {reason}"
-        warnings.warn(f"selective_scan runs on the slow reference backend, {why}", stacklevel=4)
-        return "reference"
-    return fused
+    wanted = fused if name == "auto" else name
+    reason = BACKENDS[wanted].cannot(device, method, dtype)
+    if reason is None:
+        return wanted
+    if name != "auto":
+        raise RuntimeError(f"backend {name!r} cannot be used: {reason}")
+    why = f"because the {fused} one cannot: {reason}"
+    warnings.warn(f"selective_scan runs on the slow reference backend, {why}", stacklevel=4)
+    return "reference"

@@ -40,6 +40,7 @@ def method_names() -> tuple[str, ...]:
     return tuple(names)
 
 
+@functools.cache
 def chunk_length() -> int:
     """How many tokens lie between two states that the forward pass keeps for the backward pass."""
     length: int = _library().tustin_chunk_length()
