@@ -18,10 +18,7 @@ void forward(Task<Real>& t) {
         t.store_channels(t.chunk_state(k / kChunk, m, n), m, load(t.at(t.h, m) + n * W));
       t.out = t.rows(t.a.out, m, k, t.tile_out);
       const Real* gate = t.a.z.data ? t.gate : nullptr;
-      if (Method::kHasFast && t.may_be_fast(m, tokens))
-        t.template recur<Method, constant, true, false>(m, tokens, gate, t.at(t.h, m), nullptr);
-      else
-        t.template recur<Method, constant, false, false>(m, tokens, gate, t.at(t.h, m), nullptr);
+      t.template advance<Method, constant, false>(m, tokens, gate, t.at(t.h, m), nullptr);
       t.store_rows(t.a.out, m, k, tokens, t.tile_out);
     }
   }
@@ -140,26 +137,12 @@ TUSTIN_INLINE void add_rows(const Task<Real>& t, const Real* row, int64_t groups
   }
 }
 
+// The tokens of one chunk, last to first.
 template <class Real, class Method, bool constant, bool fast>
-void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, int tokens) {
+TUSTIN_APART void adjoint_chunk(const Task<Real>& t, const Adjoint<Real>& adj, int m, int tokens, const Rows<Real>& d_y,
+                                const Rows<Real>& d_u, const Rows<Real>& d_delta) {
   using V = Vec<Real>;
   constexpr int W = kLanes<Real>;
-  for (int n = 0; n < t.N; ++n) store(adj.states + n * W, t.load_channels(t.chunk_state(k0 / kChunk, m, n), m));
-  t.out = {t.tile_out, W};
-  t.template recur<Method, constant, fast, true>(m, tokens, nullptr, adj.states, adj.kept);
-
-  Rows<Real> d_y = t.load_rows(t.a.d_out, m, k0, tokens, adj.d_y);
-  if (t.a.z.data) {  // out = y·z·s with s = sigmoid(z); its derivative by z is y·s·(1 + z(1 − s))
-    const Rows<Real> d_z = t.rows(t.a.d_z, m, k0, adj.d_z);
-    t.each(tokens, [&](int k) {
-      const V d_out = d_y.get(k), z = t.z.get(k), s = load(t.sigmoid + k * W);
-      d_z.put(k, d_out * t.out.get(k) * (s * (1 + z * (1 - s))));
-      store(adj.d_y + k * W, d_out * load(t.gate + k * W));
-    });
-    t.store_rows(t.a.d_z, m, k0, tokens, adj.d_z);
-    d_y = {adj.d_y, W};
-  }
-  const Rows<Real> d_u = t.rows(t.a.d_u, m, k0, adj.d_u), d_delta = t.rows(t.a.d_delta, m, k0, adj.d_delta);
   const V skip = t.parameter(t.a.D_skip, m);
   V d_D = load(adj.d_D + m * W), d_bias = load(adj.d_bias + m * W);
   for (int k = tokens - 1; k >= 0; --k) {
@@ -176,6 +159,32 @@ void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, 
   }
   store(adj.d_D + m * W, d_D);
   store(adj.d_bias + m * W, d_bias);
+}
+
+template <class Real, class Method, bool constant>
+void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, int tokens) {
+  using V = Vec<Real>;
+  constexpr int W = kLanes<Real>;
+  for (int n = 0; n < t.N; ++n) store(adj.states + n * W, t.load_channels(t.chunk_state(k0 / kChunk, m, n), m));
+  t.out = {t.tile_out, W};
+  const bool fast = t.template advance<Method, constant, true>(m, tokens, nullptr, adj.states, adj.kept);
+
+  Rows<Real> d_y = t.load_rows(t.a.d_out, m, k0, tokens, adj.d_y);
+  if (t.a.z.data) {  // out = y·z·s with s = sigmoid(z); its derivative by z is y·s·(1 + z(1 − s))
+    const Rows<Real> d_z = t.rows(t.a.d_z, m, k0, adj.d_z);
+    t.each(tokens, [&](int k) {
+      const V d_out = d_y.get(k), z = t.z.get(k), s = load(t.sigmoid + k * W);
+      d_z.put(k, d_out * t.out.get(k) * (s * (1 + z * (1 - s))));
+      store(adj.d_y + k * W, d_out * load(t.gate + k * W));
+    });
+    t.store_rows(t.a.d_z, m, k0, tokens, adj.d_z);
+    d_y = {adj.d_y, W};
+  }
+  const Rows<Real> d_u = t.rows(t.a.d_u, m, k0, adj.d_u), d_delta = t.rows(t.a.d_delta, m, k0, adj.d_delta);
+  if (Method::kHasFast && fast)
+    adjoint_chunk<Real, Method, constant, true>(t, adj, m, tokens, d_y, d_u, d_delta);
+  else
+    adjoint_chunk<Real, Method, constant, false>(t, adj, m, tokens, d_y, d_u, d_delta);
   t.store_rows(t.a.d_u, m, k0, tokens, adj.d_u);
   t.store_rows(t.a.d_delta, m, k0, tokens, adj.d_delta);
 }
@@ -201,10 +210,7 @@ void backward(Task<Real>& t, Arena& arena) {
       t.prefetch(t.a.u, m, k0 - kChunk), t.prefetch(t.a.delta, m, k0 - kChunk), t.prefetch(t.a.d_out, m, k0 - kChunk);
       for (int n = 0; chunk > 0 && n < t.N; ++n) __builtin_prefetch(t.chunk_state(chunk - 1, m, n));
       t.load_inputs(m, k0, tokens, true);
-      if (Method::kHasFast && t.may_be_fast(m, tokens))
-        backward_block<Real, Method, constant, true>(t, adj, m, k0, tokens);
-      else
-        backward_block<Real, Method, constant, false>(t, adj, m, k0, tokens);
+      backward_block<Real, Method, constant>(t, adj, m, k0, tokens);
     }
     if (t.a.groups_B) write_partial_tile(t, adj.tile_B, t.a.partial_B, k0, tokens);
     if (t.a.groups_C) write_partial_tile(t, adj.tile_C, t.a.partial_C, k0, tokens);

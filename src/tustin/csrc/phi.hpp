@@ -173,7 +173,7 @@ struct Ladder {
   }
 
   // For |z| < 2 the series of x_5 and down, which loses nothing, at A = 0 neither; otherwise up.
-  __attribute__((noinline)) static Ladder exact(const Powers<Real>& d, V A, V inverse_A) {
+  TUSTIN_APART static Ladder exact(const Powers<Real>& d, V A, V inverse_A) {
     Ladder up;
     up.expm1 = Exponential<Real>(d.d1 * A).minus_one();
     up.x1 = up.expm1 * inverse_A;

@@ -105,7 +105,7 @@ struct Task {
   const int64_t batch, slice, first, end;
   const int N, pitch, blocks;     // pitch: N rounded up to whole registers
   Real *constant_B, *constant_C;  // [blocks][N][W]
-  Real* h;                        // [blocks][N][W]
+  Real *h, *h_before;             // [blocks][N][W]: the states; [N][W]: those of one block before the chunk at hand
   void* channels_of_method;       // Method::Channel[blocks][N]
   Real* reach;                    // [blocks][W]: the largest |A| of a channel; infinite in a block with an exact one
   Rows<Real> B, C;                // of the chunk at hand, where they are not constant
@@ -126,6 +126,7 @@ struct Task {
     constant_B = arena.take<Real>(a.groups_B ? 0 : states());
     constant_C = arena.take<Real>(a.groups_C ? 0 : states());
     h = arena.take<Real>(states());
+    h_before = arena.take<Real>(int64_t(N) * W);
     channels_of_method = arena.take<Real>(kMaxChannel * states());
     reach = arena.take<Real>(blocks * W);
     Real** const tiles[] = {&slope, &sigmoid, &gate, &tile_u, &tile_delta, &tile_z, &tile_out};
@@ -164,7 +165,7 @@ struct Task {
 
   static size_t arena_bytes(const TustinScan& a, int64_t extra_states, int64_t extra) {
     const int64_t padded = Slices(a).channels + W;
-    const int64_t reals = (3 + kMaxChannel + extra_states) * padded * a.N + padded + 7 * kChunk * W + extra;
+    const int64_t reals = (4 + kMaxChannel + extra_states) * padded * a.N + padded + 7 * kChunk * W + extra;
     return size_t(reals) * sizeof(Real) + 64 * 32;
   }
 
@@ -280,29 +281,38 @@ struct Task {
     for (int i = 0; i < tokens; ++i) pass(i);
   }
 
-  // Whether every e^z of the loaded chunk is a normal number, and no channel of the block wants the exact ladder.
-  bool may_be_fast(int m, int tokens) const {
-    V largest{};
-    for (int k = 0; k < tokens; ++k) largest = at_least(magnitude(delta.get(k)), largest);
-    Real z[W];
-    store(z, largest * load(reach + m * W));
-    bool normal = true;
-    for (const Real lane : z) normal &= lane < kBound<Real>;
-    return normal;
+  // The recurrence over one chunk; returns whether it could be fast. Looking at every step beforehand would mean to wait
+  // for all of them to arrive, so it is tried, and done again in the few cases where some step was too long.
+  template <class Method, bool constant, bool keep>
+  TUSTIN_INLINE bool advance(int m, int tokens, const Real* gate, Real* from, Real* kept) const {
+    if (Method::kHasFast && may_be_fast(m, V{})) {
+      for (int n = 0; !keep && n < N; ++n) store(h_before + n * W, load(from + n * W));
+      if (may_be_fast(m, recur<Method, constant, true, keep>(m, tokens, gate, from, kept))) return true;
+      for (int n = 0; !keep && n < N; ++n) store(from + n * W, load(h_before + n * W));
+    }
+    recur<Method, constant, false, keep>(m, tokens, gate, from, kept);
+    return false;
   }
+
+ private:
+  // Whether with steps up to `longest` every e^z is a normal number, and no channel of the block wants the exact ladder.
+  bool may_be_fast(int m, V longest) const { return all(longest * load(reach + m * W) < kBound<Real>); }
 
   // The recurrence over one chunk, and its output y = (C·h + D u)·gate into `out`; without a gate where that is NULL.
   // Either the states at `from` are updated in place, or, with `keep`, those after each token and what the method keeps
-  // are written for the backward pass, which wants the output only for the gradient of the gate.
+  // are written for the backward pass, which wants the output only for the gradient of the gate. Returns the longest steps.
   template <class Method, bool constant, bool fast, bool keep>
-  TUSTIN_INLINE void recur(int m, int tokens, const Real* gate, Real* from, Real* kept) const {
+  TUSTIN_APART V recur(int m, int tokens, const Real* gate, Real* from, Real* kept) const {
     const States<Real, Method, constant> states(*this, m);
     const V skip = parameter(a.D_skip, m);
     const int N = this->N, next = keep ? N * W : 0;
     const bool output = !keep || a.z.data;
+    V longest{};
     for (int k = 0; k < tokens; ++k) {
       const V u_k = u.get(k);
-      const typename Method::Token token(delta.get(k), u_k);
+      const V delta_k = delta.get(k);
+      if (fast) longest = at_least(longest, magnitude(delta_k));
+      const typename Method::Token token(delta_k, u_k);
       const auto B = states.B_of(k);
       const auto C = states.C_of(k);
       const Real* before = from + k * next;
@@ -320,8 +330,10 @@ struct Task {
       if (gate) y *= load(gate + k * W);
       out.put(k, y);
     }
+    return longest;
   }
 
+ public:
   Real* chunk_state(int64_t chunk, int m, int n) const {
     const int64_t chunks = (a.L + kChunk - 1) / kChunk;
     return (Real*)a.chunk_states + ((batch * chunks + chunk) * N + n) * a.D + channel(m);

@@ -12,6 +12,8 @@
 
 // Everything on vectors must be inlined: through memory it would be many times slower.
 #define TUSTIN_INLINE inline __attribute__((always_inline))
+// But not the functions around the innermost loops: with less about them, more of what they need stays in registers.
+#define TUSTIN_APART __attribute__((noinline))
 
 namespace TUSTIN_LEVEL {
 
@@ -124,6 +126,13 @@ TUSTIN_INLINE Vec<Real> select(Mask<Real> mask, Vec<Real> yes, Vec<Real> no) {
 template <class Real>
 TUSTIN_INLINE Vec<Real> magnitude(Vec<Real> x) {
   return select(x < 0, -x, x);
+}
+template <class Real>
+TUSTIN_INLINE bool all(Mask<Real> mask) {
+  const Integers<Real> both = mask.low & mask.high;
+  bool every = true;
+  for (int i = 0; i < kRegisterLanes<Real>; ++i) every &= both[i] != 0;
+  return every;
 }
 
 // The larger (smaller) of two; a NaN on the right passes through. The compilers do not find the instruction by themselves.
