@@ -216,6 +216,13 @@ def test_ratios_are_those_of_the_medians():
     assert alone.times_faster_than_peer(CELL) is None
 
 
+def test_what_threads_are_worth_to_the_machine_itself():
+    assert made_up().gemm_speedup.median == pytest.approx(200 / 110)
+    assert "2 threads are worth 1.82 times one to GEMM." in report.for_markdown(made_up(), "tustin bench scan")
+    assert {limit.name: limit.threads for limit in scan._limits(OPTIONS)}["gemm_one_thread"] == 1
+    assert [limit.name for limit in scan._limits(replace(OPTIONS, threads=1))] == ["gemm", "copy"]
+
+
 def test_rates_follow_the_model():
     result = made_up()
     assert result.limits.gemm == pytest.approx(200e9)

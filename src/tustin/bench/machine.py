@@ -53,12 +53,12 @@ class Limits:
         return self.gemm / (2 * MULTIPLICATIONS[method])
 
 
-LIMITS = ("gemm", "copy")
+GEMM, GEMM_ONE_THREAD, COPY = "gemm", "gemm_one_thread", "copy"
 
 
 @dataclass(frozen=True)
 class Limit:
-    """One of `LIMITS`, as something to time."""
+    """One of the limits by its name, as something to time."""
 
     name: str
     device: str
@@ -70,12 +70,13 @@ _STAT = Path("/proc/stat")
 
 @functools.cache
 def limit_calls(device: str) -> dict[str, Callable[[], object]]:
-    """What to time to learn each of `LIMITS`."""
+    """What to time to learn each of the limits."""
     a, b = torch.randn(2, GEMM_SIZE, GEMM_SIZE, generator=torch.Generator().manual_seed(0)).to(device)
     product = torch.empty_like(a)
     source = torch.ones(COPY_BYTES // 4, device=device)
     target = torch.empty_like(source)
-    return {"gemm": lambda: torch.mm(a, b, out=product), "copy": lambda: target.copy_(source)}
+    gemm = functools.partial(torch.mm, a, b, out=product)
+    return {GEMM: gemm, GEMM_ONE_THREAD: gemm, COPY: functools.partial(target.copy_, source)}
 
 
 def limits_from(gemm_seconds: float, copy_seconds: float) -> Limits:

@@ -151,23 +151,19 @@ def _variants(result: Result, backward: bool) -> Table:
 
 
 def _limits(result: Result) -> Table:
-    limits, timings = result.limits, result.limit_timings
-    return Table(
-        title="Limits of the machine",
-        header=("", "rate", "spread"),
-        rows=[
-            (
-                f"GEMM, {machine.GEMM_SIZE}³, float32",
-                f"{limits.gemm / 1e9:.1f} GFLOP/s",
-                f"±{timings['gemm'].spread:.0%}",
-            ),
-            (
-                f"copy, {machine.COPY_BYTES >> 20} MiB",
-                f"{limits.copy / 1e9:.1f} GB/s",
-                f"±{timings['copy'].spread:.0%}",
-            ),
-        ],
-    )
+    gemm, copy = f"GEMM, {machine.GEMM_SIZE}³, float32", f"copy, {machine.COPY_BYTES >> 20} MiB"
+    shown = {
+        machine.GEMM: (gemm, machine.GEMM_FLOP, "GFLOP/s"),
+        machine.GEMM_ONE_THREAD: (f"{gemm}, one thread", machine.GEMM_FLOP, "GFLOP/s"),
+        machine.COPY: (copy, 2 * machine.COPY_BYTES, "GB/s"),
+    }
+    rows = []
+    for limit, (name, work, unit) in shown.items():
+        if timing := result.limit_timings.get(limit):
+            rows.append((name, f"{work / timing.median / 1e9:.1f} {unit}", f"±{timing.spread:.0%}"))
+    speedup = result.gemm_speedup
+    threads = f"{result.options.threads} threads are worth {speedup.median:.2f} times one to GEMM." if speedup else ""
+    return Table(title="Limits of the machine", header=("", "rate", "spread"), rows=rows, note=threads)
 
 
 def _rates(result: Result) -> Table:

@@ -70,7 +70,13 @@ class Result:
 
     @property
     def limits(self) -> Limits:
-        return machine.limits_from(self.limit_timings["gemm"].median, self.limit_timings["copy"].median)
+        return machine.limits_from(self.limit_timings[machine.GEMM].median, self.limit_timings[machine.COPY].median)
+
+    @property
+    def gemm_speedup(self) -> Ratio | None:
+        """What all the threads are worth to the matrix product, in the time of one: a scan cannot gain more."""
+        alone = self.limit_timings.get(machine.GEMM_ONE_THREAD)
+        return timing.ratio(alone, self.limit_timings[machine.GEMM]) if alone else None
 
     def ratio(self, cell: Cell, other: Cell) -> Ratio | None:
         """Time of one by time of the other, if both are known."""
@@ -93,7 +99,7 @@ class Result:
         """The promises, where this run has what they are about."""
         if self.options.device != "cpu":
             return []
-        return check_all(focus(self.options), self.options.methods, self.timings.get, self.limit_timings["gemm"])
+        return check_all(focus(self.options), self.options.methods, self.timings.get, self.limit_timings[machine.GEMM])
 
 
 def focus(options: Options) -> Cell:
@@ -248,7 +254,9 @@ def _condition(key: Key) -> tuple[object, ...]:
 
 
 def _limits(options: Options) -> list[Limit]:
-    return [Limit(name, options.device, options.threads) for name in machine.LIMITS]
+    limits = [Limit(name, options.device, options.threads) for name in (machine.GEMM, machine.COPY)]
+    one_thread = options.device == "cpu" and options.threads > 1
+    return [*limits, *([Limit(machine.GEMM_ONE_THREAD, options.device, 1)] if one_thread else [])]
 
 
 def _impossible(cell: Cell) -> str | None:
