@@ -440,6 +440,16 @@ def test_resolution_tells_times_memory_and_where_they_cross():
     assert resolution.conclusions(backwards) == []
 
 
+def test_being_faster_in_most_rounds_is_not_enough_to_say_so():
+    result = made_up_resolution()
+    ours, seconds = result.case(result.ours, 512), dict(result.measured.seconds)
+    rounds = seconds[ours]
+    seconds[ours] = {number: [10 * t for t in laps] if number % 3 == 0 else laps for number, laps in rounds.items()}
+    doubtful = replace(result, measured=replace(result.measured, seconds=seconds))
+    assert doubtful.peer_by_ours(512).median > 1
+    assert "From 768 px on vim_tiny_patch16_224 is faster" in resolution.conclusions(doubtful)[0]
+
+
 # --- pictures ---------------------------------------------------------------------------------------------------------
 
 

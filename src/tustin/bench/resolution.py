@@ -107,9 +107,11 @@ def summary(result: Result) -> str:
 
 
 def conclusions(result: Result) -> list[str]:
-    """Where the lines cross, in a sentence each."""
+    """Where the lines cross, in a sentence each; of the times, where their ratio leaves no doubt."""
+    ratios = {size: ratio for size in result.options.sizes if (ratio := result.peer_by_ours(size))}
+    at_least = {size: ratio.interval()[0] or ratio.median for size, ratio in ratios.items()}  # 0: too few rounds to say
     kinds: tuple[tuple[str, Mapping[int, float], Mapping[int, float]], ...] = (
-        ("is faster", result.seconds(result.ours), result.seconds(result.peer)),
+        ("is faster", dict.fromkeys(at_least, 1.0), at_least),
         ("needs less memory", result.peaks(result.ours), result.peaks(result.peer)),
     )
     ours, peer = result.options.model, result.peer.model
