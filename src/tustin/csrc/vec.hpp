@@ -194,8 +194,8 @@ TUSTIN_INTERLEAVE(outer, double, (a, b, 0, 1, 4, 5), (a, b, 2, 3, 6, 7))
 #else
 TUSTIN_INTERLEAVE(inner, float, (a, b, 0, 4, 1, 5), (a, b, 2, 6, 3, 7))
 TUSTIN_INTERLEAVE(inner, double, (a, b, 0, 2), (a, b, 1, 3))
-TUSTIN_INTERLEAVE(outer, float, (a, a, 0, 1, 2, 3), (b, b, 0, 1, 2, 3))  // never called: there is one sixteen only
-TUSTIN_INTERLEAVE(outer, double, (a, a, 0, 1), (b, b, 0, 1))
+TUSTIN_INTERLEAVE(outer, float, (a, b, 0, 1, 2, 3), (a, b, 4, 5, 6, 7))  // never called: there is one sixteen only
+TUSTIN_INTERLEAVE(outer, double, (a, b, 0, 1), (a, b, 2, 3))
 #endif
 #undef TUSTIN_INTERLEAVE
 
