@@ -74,7 +74,7 @@ class Result:
 
     @property
     def gemm_speedup(self) -> Ratio | None:
-        """What all the threads are worth to the matrix product, in the time of one: a scan cannot gain more."""
+        """What all the threads are worth to the matrix product, in the time of one: what to hold a scan against."""
         alone = self.limit_timings.get(machine.GEMM_ONE_THREAD)
         return timing.ratio(alone, self.limit_timings[machine.GEMM]) if alone else None
 
