@@ -116,7 +116,7 @@ struct ConvTask {
 template <class Real, int width>
 TUSTIN_INLINE Vec<Real> convolve(const Taps<Real, width>& taps, Vec<Real> bias, Rows<Real> x, int k) {
   Vec<Real> sum = bias;
-  for (int j = 0; j < taps.K; ++j) sum += taps[j] * load(x[k + j]);
+  for (int j = 0; j < taps.K; ++j) sum = fma(taps[j], load(x[k + j]), sum);
   return sum;
 }
 
@@ -147,14 +147,14 @@ TUSTIN_INLINE void add_sums(int K, Rows<Real> g, Rows<Real> x, int tokens, Real*
     for (int k = 0; k < tokens; ++k) {
       const V g_k = load(g[k]);
       d_bias += g_k;
-      for (int j = 0; j < width; ++j) d_weight[j] += g_k * load(x[k + j]);
+      for (int j = 0; j < width; ++j) d_weight[j] = fma(g_k, load(x[k + j]), d_weight[j]);
     }
     for (int j = 0; j < width; ++j) store(partial + j * pitch, load(partial + j * pitch) + d_weight[j]);
   } else {
     for (int k = 0; k < tokens; ++k) d_bias += load(g[k]);
     for (int j = 0; j < K; ++j) {
       V d_weight{};
-      for (int k = 0; k < tokens; ++k) d_weight += load(g[k]) * load(x[k + j]);
+      for (int k = 0; k < tokens; ++k) d_weight = fma(load(g[k]), load(x[k + j]), d_weight);
       store(partial + j * pitch, load(partial + j * pitch) + d_weight);
     }
   }
@@ -181,14 +181,14 @@ void backward(const ConvTask<Real>& t, Real* partial, int64_t pitch) {
       V g_k = load(d_out[k]);
       if (silu) {
         const V y = convolve(taps, bias, x, k), s = sigmoid(y);
-        g_k *= s * (1 + y * (1 - s));
+        g_k *= s * fma(y, 1 - s, 1);
       }
       store(g[k], g_k);
     }
     for (int k = present; k < all; ++k) store(g[k], V{});
     for (int k = 0; k < tokens; ++k) {
       V sum{};
-      for (int j = 0; j < taps.K; ++j) sum += taps[j] * load(g[k + taps.K - 1 - j]);
+      for (int j = 0; j < taps.K; ++j) sum = fma(taps[j], load(g[k + taps.K - 1 - j]), sum);
       store(d_x[k], sum);
     }
     t.write(t.a.d_x, d, k0, tokens, t.out);

@@ -4,7 +4,7 @@
 //   step:    the state after the token, from the state h before it and B; and what is worth keeping of the work;
 //   adjoint: from the gradient of the state after, what all other gradients are made of (docs/math.md derives it), with the
 //            help of what step kept.
-// `fast` promises that every e^z is a normal number and that no Channel is `exact`.
+// `fast` promises that every e^z is a normal number and that no Channel is `exact`. It never changes a bit of the result.
 // A method is made known by its name in scan.h; a test compares these names with the Python registry.
 #pragma once
 
@@ -12,12 +12,22 @@
 
 namespace TUSTIN_LEVEL {
 
-// One state's share in the gradients. `before` and `A` are those of the state before the token and of A; the others follow,
-// with the factors that are the same for all states in Token:
-//   d_Δ = Σ_n A·rate + per_delta·Σ_n B·push        d_u = per_u·Σ_n B·product        d_B = input·product
+// One state's share in the gradients. `before` is that of the state before the token; `along` and `A` are sums that it is
+// added to, over the states and over the tokens; the others follow, with the factors that are the same for all states in
+// Token:
+//   d_Δ = along + per_delta·Σ_n B·push        d_u = per_u·Σ_n B·product        d_B = input·product
 template <class Real>
 struct AdjointStep {
-  Vec<Real> before, rate, push, A, product;
+  Vec<Real> before, along, push, A, product;
+
+  friend TUSTIN_INLINE AdjointStep choose(Mask<Real> mask, const AdjointStep& yes, const AdjointStep& no) {
+    return {select(mask, yes.before, no.before), select(mask, yes.along, no.along), select(mask, yes.push, no.push),
+            select(mask, yes.A, no.A), select(mask, yes.product, no.product)};
+  }
+};
+template <class Real>
+struct Sums {
+  Vec<Real> along, A;
 };
 
 // What most methods want to know: their step depends on Δ, u and B only through z and the product Δ·u·B.
@@ -28,7 +38,7 @@ struct Plain {
   struct Token {
     V delta, u, input;  // Δ, u and Δ·u
     TUSTIN_INLINE Token(V d, V u) : delta(d), u(u), input(d * u) {}
-    template <bool fast>
+    template <bool>
     TUSTIN_INLINE V per_delta() const {
       return u;
     }
@@ -39,8 +49,9 @@ struct Plain {
     static constexpr bool exact = false;
     TUSTIN_INLINE Channel(V a, V) : A(a) {}
   };
-  static TUSTIN_INLINE AdjointStep<Real> through(const Token& t, V before, V d_z, V d_product) {
-    return {before, d_z, d_product, d_z * t.delta, d_product};
+  static TUSTIN_INLINE AdjointStep<Real> through(const Token& t, const Channel& c, const Sums<Real>& sums, V before,
+                                                 V d_z, V d_product) {
+    return {before, fma(d_z, c.A, sums.along), d_product, fma(d_z, t.delta, sums.A), d_product};
   }
 };
 
@@ -66,11 +77,12 @@ struct mamba : Plain<Real> {
   template <bool fast, class Entry>
   static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
     kept = expm1<fast>(t, c);
-    return h * kept + (t.input * B + h);
+    return fma(h, kept, fma(t.input, B, h));
   }
   template <bool, class Entry>
-  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel&, V h, V, V kept, Entry, V d) {
-    return Plain<Real>::through(t, d * kept + d, d * (h * kept + h), d);
+  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V h, V, V kept, Entry, V d,
+                                                 const Sums<Real>& sums) {
+    return Plain<Real>::through(t, c, sums, fma(d, kept, d), d * fma(h, kept, h), d);
   }
 };
 
@@ -96,12 +108,12 @@ struct Hold {
     TUSTIN_INLINE Token(V delta, V u) : Powers<Real>(delta), input(u) {}
     template <bool fast>
     TUSTIN_INLINE V per_delta() const {
-      return fast && kTerms > 1 ? P() * input : input;
+      if constexpr (kTerms == 1) return input;
+      const V P_u = sum(splat(Real(1)), this->d1, this->d2, this->d3, p1, p2, p3, p4) * input;
+      // A step so long that no state takes the quick formulas: then every push is 0, and P(Δ) may be infinite.
+      return fast ? P_u : select(magnitude(this->d1) * Real(Rule::small) < kBound<Real>, P_u, V{});
     }
     TUSTIN_INLINE V per_u() const { return splat(Real(1)); }
-
-   private:
-    TUSTIN_INLINE V P() const { return sum(splat(Real(1)), this->d1, this->d2, this->d3, p1, p2, p3, p4); }
   };
   struct Channel {
     V A, scaled, inverse_A;  // A, A/ln2 and 1/A
@@ -112,74 +124,81 @@ struct Hold {
       const V b3 = i * p4, b2 = i * (p3 + b3), b1 = i * (p2 + b2), all_b[] = {i * (p1 + b1), b1, b2, b3};
       const V s3 = i * (4 * p4), s2 = i * (3 * p3 + s3), s1 = i * (2 * p2 + s2), all_s[] = {i * i * (p1 + s1), s1, s2, s3};
       for (int j = 0; j < kTerms; ++j) b[j] = all_b[j], s[j] = all_s[j];
-      Real size[kLanes<Real>];
-      store(size, magnitude(A));
-      exact = false;
-      for (const Real lane : size) exact |= lane < Real(Rule::small);
+      exact = !all(not_small());
     }
+    TUSTIN_INLINE auto not_small() const { return magnitude(A) >= splat(Real(Rule::small)); }
   };
 
   template <bool fast, class Entry>
   static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
-    if (!fast && c.exact) {
-      const auto x = Ladder<Real>::exact(t, c.A, c.inverse_A);
-      return h * x.expm1 + (beta(x) * (t.input * B) + h);
-    }
-    const Exponential<Real, fast> e(rounded(t.d1 * c.A), t.d1 * c.scaled + Constants<Real>::kRound);
+    const Exponential<Real, fast> e(t.d1 * c.A, fma(t.d1, c.scaled, Constants<Real>::kRound));
     const V v = t.input * B;
     V expm1;
     e.minus_one(expm1, kept);
-    if constexpr (p1 == 0) return h * expm1 + (kept * (c.b[0] * v) + h);
-    V rest = h;  // and what hangs on no exponential
-    if constexpr (kTerms == 2) rest -= t.d1 * c.b[1] * v;
-    if constexpr (kTerms == 3) rest -= (t.d1 * c.b[1] + t.d2 * c.b[2]) * v;
-    if constexpr (kTerms == 4) rest -= (t.d1 * c.b[1] + (t.d2 * c.b[2] + t.d3 * c.b[3])) * v;
-    return expm1 * (c.b[0] * v + h) + rest;
+    const V after = quick_step(t, c, h, v, expm1, kept);
+    if (fast || !c.exact) return after;
+    const auto x = Ladder<Real>::exact(t, c.A, c.inverse_A);
+    return select(c.not_small(), after, fma(h, x.expm1, fma(beta(x), v, h)));
   }
 
   template <bool fast, class Entry>
-  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V h, V after, V w, Entry B, V d) {
-    const V d_v = d * B * t.input;
-    if constexpr (fast) {
-      const V z = t.d1 * c.A, expm1 = select(z < Constants<Real>::kForgotten, splat(Real(-1)), w + z);
-      const V before = d * expm1 + d, along = d * after, A = t.d1 * along - d_v * sigma(t, c, w);
-      if constexpr (kTerms == 1)
-        return {before, before * h, before, A, d * (expm1 * c.b[0])};
-      else
-        return {before, along, d, A, d * beta(t, c, w)};
-    }
-    const auto x = c.exact ? Ladder<Real>::exact(t, c.A, c.inverse_A) : Ladder<Real>::quick(t, w, c.A, c.inverse_A);
-    const V before = d * x.expm1 + d, b = beta(x), b_delta = sum(x.expm1 + 1, x.x1, x.x2, x.x3, p1, p2, p3, p4);
-    // dβ/dA in both forms: far out the first cancels, and the second does not.
-    const V near = t.d1 * b - sum(x.x2, x.x3, x.x4, x.x5, p1, 2 * p2, 3 * p3, 4 * p4);
-    const V far = (t.d1 * b_delta - sum(x.x1, x.x2, x.x3, x.x4, p1, 2 * p2, 3 * p3, 4 * p4)) * c.inverse_A;
-    const V b_A = select(t.d1 * c.A < Constants<Real>::kMinExponent, far, near), rate = before * h;
-    return {before, rate, d * b_delta, t.d1 * rate + d_v * b_A, d * b};
+  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V h, V after, V w, Entry B, V d,
+                                                 const Sums<Real>& sums) {
+    const V z = t.d1 * c.A, expm1 = select(z < Constants<Real>::kForgotten, splat(Real(-1)), w + z);
+    const V before = fma(d, expm1, d), rate = kTerms == 1 ? before * h : d * after, d_v = d * B * t.input;
+    const AdjointStep<Real> quick = {before, fma(rate, c.A, sums.along), kTerms == 1 ? before : d,
+                                     fma(t.d1, d * after, fnma(d_v, sigma(t, c, w), sums.A)),
+                                     kTerms == 1 ? d * (expm1 * c.b[0]) : d * beta(t, c, w)};
+    if constexpr (fast) return quick;
+    const auto ordinary = (magnitude(z) < kBound<Real>) & c.not_small();
+    return all(ordinary) ? quick : choose(ordinary, quick, careful(t, c, h, w, d, d_v, sums));
   }
 
  private:
+  static TUSTIN_INLINE V quick_step(const Token& t, const Channel& c, V h, V v, V expm1, V w) {
+    if constexpr (p1 == 0) return fma(h, expm1, fma(w, c.b[0] * v, h));
+    V rest = h;  // and what hangs on no exponential
+    if constexpr (kTerms == 2) rest = fnma(t.d1 * c.b[1], v, rest);
+    if constexpr (kTerms == 3) rest = fnma(fma(t.d1, c.b[1], t.d2 * c.b[2]), v, rest);
+    if constexpr (kTerms == 4) rest = fnma(fma(t.d1, c.b[1], fma(t.d2, c.b[2], t.d3 * c.b[3])), v, rest);
+    return fma(expm1, fma(c.b[0], v, h), rest);
+  }
+
+  // Where |z| is so large that the quick formulas cancel, and where |A| is too small for them.
+  TUSTIN_APART static AdjointStep<Real> careful(const Token& t, const Channel& c, V h, V w, V d, V d_v,
+                                                const Sums<Real>& sums) {
+    auto x = Ladder<Real>::quick(t, w, c.A, c.inverse_A);
+    if (c.exact) x = choose(c.not_small(), x, Ladder<Real>::exact(t, c.A, c.inverse_A));
+    const V b = beta(x), b_delta = sum(x.expm1 + 1, x.x1, x.x2, x.x3, p1, p2, p3, p4);
+    // dβ/dA in both forms: far out the first cancels, and the second does not.
+    const V near = fms(t.d1, b, sum(x.x2, x.x3, x.x4, x.x5, p1, 2 * p2, 3 * p3, 4 * p4));
+    const V far = fms(t.d1, b_delta, sum(x.x1, x.x2, x.x3, x.x4, p1, 2 * p2, 3 * p3, 4 * p4)) * c.inverse_A;
+    const V b_A = select(t.d1 * c.A < Constants<Real>::kMinExponent, far, near);
+    const V before = fma(d, x.expm1, d), rate = before * h;
+    return {before, fma(d_v, b_delta, fma(rate, c.A, sums.along)), V{}, fma(t.d1, rate, fma(d_v, b_A, sums.A)), d * b};
+  }
+
   static TUSTIN_INLINE V beta(const Ladder<Real>& x) { return sum(x.x1, x.x2, x.x3, x.x4, p1, p2, p3, p4); }
   static TUSTIN_INLINE V beta(const Token& t, const Channel& c, V w) {
-    V b = w * c.b[0];
-    if constexpr (p1 != 0) b += t.d1;
-    if constexpr (kTerms > 2) b -= t.d2 * c.b[2];
-    if constexpr (kTerms > 3) b -= t.d3 * c.b[3];
+    V b = p1 != 0 ? fma(w, c.b[0], t.d1) : w * c.b[0];
+    if constexpr (kTerms > 2) b = fnma(t.d2, c.b[2], b);
+    if constexpr (kTerms > 3) b = fnma(t.d3, c.b[3], b);
     return b;
   }
   static TUSTIN_INLINE V sigma(const Token& t, const Channel& c, V w) {
     V s = w * c.s[0];
-    if constexpr (kTerms > 1) s -= t.d2 * c.s[1];
-    if constexpr (kTerms > 2) s -= t.d3 * c.s[2];
-    if constexpr (kTerms > 3) s -= t.d4 * c.s[3];
+    if constexpr (kTerms > 1) s = fnma(t.d2, c.s[1], s);
+    if constexpr (kTerms > 2) s = fnma(t.d3, c.s[2], s);
+    if constexpr (kTerms > 3) s = fnma(t.d4, c.s[3], s);
     return s;
   }
   // Σ_j f_j y_j without the terms that the rule does not have.
   static TUSTIN_INLINE V sum(V y1, V y2, V y3, V y4, Real f1, Real f2, Real f3, Real f4) {
     V total{};
-    if constexpr (p1 != 0) total += f1 * y1;
-    if constexpr (p2 != 0) total += f2 * y2;
-    if constexpr (p3 != 0) total += f3 * y3;
-    if constexpr (p4 != 0) total += f4 * y4;
+    if constexpr (p1 != 0) total = y1 * f1;
+    if constexpr (p2 != 0) total = fma(y2, f2, total);
+    if constexpr (p3 != 0) total = fma(y3, f3, total);
+    if constexpr (p4 != 0) total = fma(y4, f4, total);
     return total;
   }
 };
@@ -216,19 +235,19 @@ template <class Real>
 struct bil : Plain<Real> {
   using V = Vec<Real>;
   using typename Plain<Real>::Token, typename Plain<Real>::Channel;
-  static TUSTIN_INLINE V rho(V z) { return 1 / (1 - z * Real(0.5)); }
+  static TUSTIN_INLINE V rho(V z) { return 1 / fnma(z, Real(0.5), 1); }
   template <bool, class Entry>
   static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
     const V z = t.delta * c.A;
     kept = rho(z);
-    return kept * (z * h + t.input * B) + h;
+    return fma(kept, fma(z, h, t.input * B), h);
   }
   // The rule is the trapezoidal one: z acts on the mean of the states before and after.
   template <bool, class Entry>
   static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V h, V after, V kept, Entry,
-                                                 V d_after) {
+                                                 V d_after, const Sums<Real>& sums) {
     const V d = d_after * kept;
-    return Plain<Real>::through(t, d * (t.delta * c.A) + d_after, d * ((h + after) * Real(0.5)), d);
+    return Plain<Real>::through(t, c, sums, fma(d, t.delta * c.A, d_after), d * ((h + after) * Real(0.5)), d);
   }
 };
 
@@ -237,18 +256,19 @@ template <class Real>
 struct rk4_raw : Plain<Real> {
   using V = Vec<Real>;
   using typename Plain<Real>::Token, typename Plain<Real>::Channel;
-  static TUSTIN_INLINE V b(V z) { return 1 + z * (Real(1. / 2) + z * (Real(1. / 6) + z * Real(1. / 24))); }
-  static TUSTIN_INLINE V b_z(V z) { return Real(1. / 2) + z * (Real(1. / 3) + z * Real(1. / 8)); }
+  static TUSTIN_INLINE V b(V z) { return fma(z, fma(z, fma(z, Real(1. / 24), Real(1. / 6)), Real(1. / 2)), 1); }
+  static TUSTIN_INLINE V b_z(V z) { return fma(z, fma(z, Real(1. / 8), Real(1. / 3)), Real(1. / 2)); }
   template <bool, class Entry>
   static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, Entry B, V& kept) {
     const V z = t.delta * c.A;
     kept = b(z);
-    return kept * (z * h + t.input * B) + h;
+    return fma(kept, fma(z, h, t.input * B), h);
   }
   template <bool, class Entry>
-  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V h, V, V kept, Entry B, V d_after) {
-    const V z = t.delta * c.A, d = d_after * kept;
-    return Plain<Real>::through(t, d * z + d_after, d * h + d_after * b_z(z) * (z * h + t.input * B), d);
+  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V h, V, V kept, Entry B, V d_after,
+                                                 const Sums<Real>& sums) {
+    const V z = t.delta * c.A, d = d_after * kept, d_z = fma(d, h, d_after * b_z(z) * fma(z, h, t.input * B));
+    return Plain<Real>::through(t, c, sums, fma(d, z, d_after), d_z, d);
   }
 };
 
@@ -261,7 +281,7 @@ struct rk4 : Plain<Real> {
   struct Token {
     V delta, input, full;  // Δ, u and Δ·u
     TUSTIN_INLINE Token(V d, V u) : delta(d), input(u), full(d * u) {}
-    template <bool fast>
+    template <bool>
     TUSTIN_INLINE V per_delta() const {
       return input;
     }
@@ -277,15 +297,18 @@ struct rk4 : Plain<Real> {
     const auto beyond = z < kStar;
     const V limited = select(beyond, splat(kStar), z), input = select(beyond, c.longest * t.input, t.full);
     kept = Raw::b(limited);
-    return kept * (limited * h + input * B) + h;
+    return fma(kept, fma(limited, h, input * B), h);
   }
   template <bool, class Entry>
-  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V h, V, V kept, Entry B, V d_after) {
-    const V z = t.delta * c.A, d = d_after * kept, d_z = d * h + d_after * Raw::b_z(z) * (z * h + t.full * B);
+  static TUSTIN_INLINE AdjointStep<Real> adjoint(const Token& t, const Channel& c, V h, V, V kept, Entry B, V d_after,
+                                                 const Sums<Real>& sums) {
+    const V z = t.delta * c.A, d = d_after * kept;
+    const V d_z = fma(d, h, d_after * Raw::b_z(z) * fma(z, h, t.full * B));
     const auto beyond = z < kStar;
     const V rate = select(beyond, V{}, d_z), push = select(beyond, V{}, d);
-    return {d * select(beyond, splat(kStar), z) + d_after, rate, push,
-            select(beyond, d * (t.input * B) * c.longest_A, d_z * t.delta), d * select(beyond, c.longest, t.delta)};
+    return {fma(d, select(beyond, splat(kStar), z), d_after), fma(rate, c.A, sums.along), push,
+            sums.A + select(beyond, d * (t.input * B) * c.longest_A, d_z * t.delta),
+            d * select(beyond, c.longest, t.delta)};
   }
 };
 

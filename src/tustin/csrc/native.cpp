@@ -13,13 +13,14 @@
   int run_gate(const TustinGate*, bool gradient); \
   int run_norm(const TustinNorm*, bool gradient); \
   }
-#ifdef TUSTIN_X86_LEVELS
-TUSTIN_DECLARE(v2)
-TUSTIN_DECLARE(v3)
-TUSTIN_DECLARE(v4)
+#ifndef TUSTIN_LEVELS  // best first
+#if defined(__x86_64__)
+#define TUSTIN_LEVELS(X) X(v4) X(v3) X(v2)
 #else
-TUSTIN_DECLARE(baseline)
+#define TUSTIN_LEVELS(X) X(baseline)
 #endif
+#endif
+TUSTIN_LEVELS(TUSTIN_DECLARE)
 
 namespace {
 
@@ -32,23 +33,21 @@ struct Level {
   int (*run_norm)(const TustinNorm*, bool gradient);
 };
 
-// Best first.
-constexpr Level kLevels[] = {
-#ifdef TUSTIN_X86_LEVELS
-    {"v4",
-     [] {
-       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
-     },
-     v4::run_scan, v4::run_conv, v4::run_gate, v4::run_norm},
-    {"v3",
-     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"); },
-     v3::run_scan, v3::run_conv, v3::run_gate, v3::run_norm},
-    {"v2", [] { return true; }, v2::run_scan, v2::run_conv, v2::run_gate, v2::run_norm},
-#else
-    {"baseline", [] { return true; }, baseline::run_scan, baseline::run_conv, baseline::run_gate, baseline::run_norm},
+[[maybe_unused]] bool has_baseline() { return true; }
+#if defined(__x86_64__)
+[[maybe_unused]] bool has_v2() { return true; }
+[[maybe_unused]] bool has_v3() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+}
+[[maybe_unused]] bool has_v4() {
+  return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
 #endif
-};
+
+#define TUSTIN_ENTRY(level) {#level, has_##level, level::run_scan, level::run_conv, level::run_gate, level::run_norm},
+constexpr Level kLevels[] = {TUSTIN_LEVELS(TUSTIN_ENTRY)};
+#undef TUSTIN_ENTRY
 
 const Level* best_level() {
   const Level* level = kLevels;

@@ -62,14 +62,14 @@ struct Adjoint {
   }
 };
 
-// One state's summands of the gradient of B or C. Channel by channel if one of the two is constant; else they will all be
-// added up, and half of that is done here.
+// One state's summands of the gradient of B or C, products. Channel by channel if one of the two is constant; else they will
+// all be added up, and half of that is done here.
 template <bool constant, class Real>
-TUSTIN_INLINE void store_summands(Real* row, int n, Vec<Real> v) {
+TUSTIN_INLINE void store_summands(Real* row, int n, Vec<Real> a, Vec<Real> b) {
   if constexpr (constant)
-    store(row + n * kLanes<Real>, v);
+    store(row + n * kLanes<Real>, a * b);
   else
-    store_register(row + n * kRegisterLanes<Real>, v.low + v.high);
+    store(row + n * kHalfLanes<Real>, fma(high_half(a), high_half(b), low_half(a) * low_half(b)));
 }
 
 // One token, all states: the adjoint recurrence g_k = C_k dy_k + α_{k+1} g_{k+1}, and every gradient that hangs on it.
@@ -85,51 +85,48 @@ TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, 
   const int N = t.N;
   const Real *before = adj.states + k * N * W, *after = before + N * W, *kept = adj.kept + k * N * W;
   Real *g = t.at(adj.g, m), *d_A = t.at(adj.d_A, m), *row_B = adj.row_B, *row_C = adj.row_C;
-  V rate{}, push{}, product{};  // Σ_n A·d.rate, Σ_n B·d.push, Σ_n B·d.product
+  V along{}, push{}, product{};  // the sum along, Σ_n B·d.push, Σ_n B·d.product
   for (int n = 0; n < N; ++n) {
-    V for_B, for_C;
-    // One of the two registers of all vectors, as the other half of the work is not used: both at once are more than a CPU
-    // has registers for.
-    const auto half = [&](Register<Real> V::*part, int first) __attribute__((always_inline)) {
+    V product_n;
+    // One register of all vectors at a time; the rest of the work is not used, and so not done. All at once are more than a
+    // CPU has registers for.
+    each_part<Real>([&](auto i) TUSTIN_INLINED {
+      constexpr int first = i.value * kRegisterLanes<Real>;
       const typename Method::Channel& channel = states.channel[n];
-      const V d_h = load(g + n * W) + d_y * C[n], h = load(before + n * W), h_after = load(after + n * W);
-      const AdjointStep<Real> d =
-          Method::template adjoint<fast>(token, channel, h, h_after, load(kept + n * W), B[n], d_h);
-      rate.*part = (rate + d.rate * channel.A).*part;
-      push.*part = (push + d.push * B[n]).*part;
-      product.*part = (product + d.product * B[n]).*part;
-      store_register(g + n * W + first, d.before.*part);
-      store_register(d_A + n * W + first, (load(d_A + n * W) + d.A).*part);
-      for_B.*part = (d.product * token.input).*part;
-      for_C.*part = (h_after * d_y).*part;
-    };
-    half(&V::low, 0);
-    half(&V::high, kRegisterLanes<Real>);
-    store_summands<constant>(row_B, n, for_B);
-    store_summands<constant>(row_C, n, for_C);
+      const V d_h = fma(d_y, C[n], load(g + n * W)), h = load(before + n * W), h_after = load(after + n * W);
+      const AdjointStep<Real> d = Method::template adjoint<fast>(token, channel, h, h_after, load(kept + n * W), B[n],
+                                                                 d_h, Sums<Real>{along, load(d_A + n * W)});
+      const V push_all = fma(d.push, B[n], push), product_all = fma(d.product, B[n], product);
+      part<i.value>(along) = part<i.value>(d.along);
+      part<i.value>(push) = part<i.value>(push_all);
+      part<i.value>(product) = part<i.value>(product_all);
+      part<i.value>(product_n) = part<i.value>(d.product);
+      store_register(g + n * W + first, part<i.value>(d.before));
+      store_register(d_A + n * W + first, part<i.value>(d.A));
+    });
+    store_summands<constant>(row_B, n, product_n, token.input);
+    store_summands<constant>(row_C, n, load(after + n * W), d_y);
   }
-  d_u += product * token.per_u();
-  d_delta += rate + push * token.template per_delta<fast>();
+  d_u = fma(product, token.per_u(), d_u);
+  d_delta = fma(push, token.template per_delta<fast>(), along);
 }
 
 // Adds one token's summands to the gradient of B or C: over the channels where it varies in time, else over time.
 template <bool constant, class Real>
 TUSTIN_INLINE void add_rows(const Task<Real>& t, const Real* row, int64_t groups, int m, int k, Real* tile,
                             Real* over_time) {
-  constexpr int W = kLanes<Real>, lanes = kRegisterLanes<Real>;
+  constexpr int W = kLanes<Real>, lanes = kHalfLanes<Real>;
   if (!constant || groups) {
     for (int n = 0; n < t.pitch; n += lanes) {
-      Register<Real> rows[lanes];
+      HalfVec<Real> rows[lanes];
       for (int i = 0; i < lanes; ++i) {
-        if constexpr (constant) {
-          const Vec<Real> v = load(row + (n + i) * W);
-          rows[i] = v.low + v.high;
-        } else {
-          rows[i] = load_register<Register<Real>>(row + (n + i) * lanes);
-        }
+        if constexpr (constant)
+          rows[i] = low_half(load(row + (n + i) * W)) + high_half(load(row + (n + i) * W));
+        else
+          rows[i] = load_as<HalfVec<Real>>(row + (n + i) * lanes);
       }
       Real* sum = tile + k * t.pitch + n;
-      store_register(sum, load_register<Register<Real>>(sum) + sum_rows<Real>(rows));
+      store(sum, load_as<HalfVec<Real>>(sum) + sum_rows<Real>(rows));
     }
   } else {
     Real* sum = t.at(over_time, m);
@@ -147,8 +144,8 @@ TUSTIN_APART void adjoint_chunk(const Task<Real>& t, const Adjoint<Real>& adj, i
   V d_D = load(adj.d_D + m * W), d_bias = load(adj.d_bias + m * W);
   for (int k = tokens - 1; k >= 0; --k) {
     const V d_y_k = d_y.get(k);
-    V d_u_k = skip * d_y_k, d_delta_k{};
-    d_D += d_y_k * t.u.get(k);
+    V d_u_k = skip * d_y_k, d_delta_k;
+    d_D = fma(d_y_k, t.u.get(k), d_D);
     adjoint_token<Real, Method, constant, fast>(t, adj, m, k, d_y_k, d_u_k, d_delta_k);
     add_rows<constant>(t, adj.row_B, t.a.groups_B, m, k, adj.tile_B, adj.d_B);
     add_rows<constant>(t, adj.row_C, t.a.groups_C, m, k, adj.tile_C, adj.d_C);
@@ -174,7 +171,7 @@ void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, 
     const Rows<Real> d_z = t.rows(t.a.d_z, m, k0, adj.d_z);
     t.each(tokens, [&](int k) {
       const V d_out = d_y.get(k), z = t.z.get(k), s = load(t.sigmoid + k * W);
-      d_z.put(k, d_out * t.out.get(k) * (s * (1 + z * (1 - s))));
+      d_z.put(k, d_out * t.out.get(k) * (s * fma(z, 1 - s, 1)));
       store(adj.d_y + k * W, d_out * load(t.gate + k * W));
     });
     t.store_rows(t.a.d_z, m, k0, tokens, adj.d_z);

@@ -42,8 +42,8 @@ struct Constants<double> {
 // Σ c_i x^i by Horner's rule: one constant per operation, which it can take straight from memory.
 template <class Real, size_t terms>
 TUSTIN_INLINE Vec<Real> polynomial(Vec<Real> x, const Real (&c)[terms]) {
-  Vec<Real> sum = c[terms - 1] * x + c[terms - 2];
-  for (size_t i = terms - 2; i > 0; --i) sum = sum * x + c[i - 1];
+  Vec<Real> sum = fma(x, c[terms - 1], c[terms - 2]);
+  for (size_t i = terms - 2; i > 0; --i) sum = fma(sum, x, c[i - 1]);
   return sum;
 }
 
@@ -56,7 +56,7 @@ struct Exponential {
   using V = Vec<Real>;
   V z, s, r, q;
 
-  TUSTIN_INLINE explicit Exponential(V x) : Exponential(x, x * Real(kPerNaperian) + Constants<Real>::kRound) {}
+  TUSTIN_INLINE explicit Exponential(V x) : Exponential(x, fma(x, Real(kPerNaperian), Constants<Real>::kRound)) {}
   // `rounded` is x/ln2 + kRound, for a caller who gets it sooner.
   TUSTIN_INLINE Exponential(V x, V rounded) : z(x) {
     using K = Constants<Real>;
@@ -64,30 +64,29 @@ struct Exponential {
     if constexpr (!bounded) {
       const V low = splat(K::kMinExponent), high = splat(K::kMaxExponent);
       inside = at_most(high, at_least(low, x));
-      rounded = at_most(high * Real(kPerNaperian) + K::kRound, at_least(low * Real(kPerNaperian) + K::kRound, rounded));
+      const V per_naperian = splat(Real(kPerNaperian)), round = splat(K::kRound);
+      rounded = at_most(fma(high, per_naperian, round), at_least(fma(low, per_naperian, round), rounded));
     }
     const V k = rounded - K::kRound;
-    r = inside - k * Real(0.69314718055994530942);
-    if (sizeof(Real) == 8) r -= k * Real(2.3190468138462996e-17);  // what ln2 loses in a double
-    s = {power_of_two(rounded.low), power_of_two(rounded.high)};
+    r = fnma(k, Real(0.69314718055994530942), inside);
+    if (sizeof(Real) == 8) r = fnma(k, Real(2.3190468138462996e-17), r);  // what ln2 loses in a double
+    s = each<V>(
+        [](Register<Real> bits) TUSTIN_INLINED { return (Register<Real>)((Integers<Real>)bits << K::kMantissa); }, rounded);
     q = polynomial(r, K::kExp);
   }
-  static TUSTIN_INLINE Register<Real> power_of_two(Register<Real> rounded) {
-    return (Register<Real>)((Integers<Real>)rounded << Constants<Real>::kMantissa);
-  }
-  TUSTIN_INLINE V minus_s() const { return s * (r * r * q + r); }  // e^z − s
-  TUSTIN_INLINE V minus_one() const { return minus_s() + (s - 1); }
+  TUSTIN_INLINE V plus(V rest) const { return fma(s, fma(r * r, q, r), rest); }  // e^z − s + rest
+  TUSTIN_INLINE V minus_one() const { return plus(s - 1); }
   // And e^z − 1 − z = s·r²q + (s·r + (s − 1) − z). Where |z| is small the bracket is 0 to the bit, so nothing cancels.
   TUSTIN_INLINE void minus_one(V& expm1, V& minus_z) const {
-    const V s_r = s * r, top = s_r * r * q, rest = s_r + (s - 1);
-    expm1 = top + rest, minus_z = top + (rest - z);
+    const V s_r = s * r, s_r_r = s_r * r, rest = s_r + (s - 1);  // not fused: additions have ports of their own
+    expm1 = fma(s_r_r, q, rest), minus_z = fma(s_r_r, q, rest - z);
   }
 };
 
 template <class Real>
 TUSTIN_INLINE Vec<Real> exp(Vec<Real> x) {
   const Exponential<Real> e(x);
-  return e.minus_s() + e.s;
+  return e.plus(e.s);
 }
 
 template <class Real>
@@ -97,34 +96,26 @@ template <class Real>
 constexpr bool kHasQuickExpm1 = false;
 constexpr double kStepsPerNaperian = 8 * kPerNaperian;
 
-#if defined(__AVX2__)
+#if TUSTIN_HAS_FMA
 // e^z − 1 at two thirds of the cost, for |z| < kBound. With 8z/ln2 = k + t, |t| ≤ ½: e^z = s·e^{t·ln2/8} and s = 2^{k/8}, its
 // mantissa from a table of eight. The polynomial, minimax with the exact slope at 0, is good to 3e-8; with the entries' own
 // rounding e^z − 1 is off by less than 1.3e-7 for z < 0, 2.6e-7 e^z for z > 0.
 template <>
 inline constexpr bool kHasQuickExpm1<float> = true;
 
-TUSTIN_INLINE Register<float> power_of_eighth_root(Register<float> rounded) {
-#define TUSTIN_MANTISSAS 0, -0x46a3e, -0x7c810, -0xa0129, -0xafb0d, -0xa98d6, -0x8bb03, -0x53f39  // of 2^{j/8}, less j/8
-  const Integers<float> bits = (Integers<float>)rounded;
-#if defined(__AVX512F__)
-  const Integers<float> mantissas = {TUSTIN_MANTISSAS, TUSTIN_MANTISSAS};
-  const auto mantissa = (Integers<float>)_mm512_permutexvar_epi32((__m512i)bits, (__m512i)mantissas);
-#else
-  const Integers<float> mantissas = {TUSTIN_MANTISSAS};
-  const auto mantissa = (Integers<float>)_mm256_permutevar8x32_epi32((__m256i)mantissas, (__m256i)bits);
-#endif
-#undef TUSTIN_MANTISSAS
-  return (Register<float>)(mantissa + (bits << 20));
-}
-
 // From Δ and the scaled A, 8A/ln2.
 TUSTIN_INLINE Vec<float> quick_expm1(Vec<float> delta, Vec<float> scaled_A) {
   constexpr float kRound = 12582912.0f + 8 * 127.0f;
-  const Vec<float> rounded = delta * scaled_A + kRound, k = rounded - kRound, t = delta * scaled_A - k;
-  const Vec<float> s{power_of_eighth_root(rounded.low), power_of_eighth_root(rounded.high)};
-  const Vec<float> p = t * (t * 0.00010840770938f + 0.0037540231675f) + 0.08664339757f;
-  return s * (t * p) + (s - 1);
+  constexpr Eight kMantissas = {{0, -0x46a3e, -0x7c810, -0xa0129, -0xafb0d, -0xa98d6, -0x8bb03, -0x53f39}};  // 2^{j/8}, less j/8
+  const Vec<float> rounded = fma(delta, scaled_A, kRound), k = rounded - kRound, t = fms(delta, scaled_A, k);
+  const Vec<float> s = each<Vec<float>>(
+      [&](Register<float> r) TUSTIN_INLINED {
+        const auto bits = (Integers<float>)r;
+        return (Register<float>)(look_up(kMantissas, bits) + (bits << 20));
+      },
+      rounded);
+  const Vec<float> p = fma(t, fma(t, 0.00010840770938f, 0.0037540231675f), 0.08664339757f);
+  return fma(s, t * p, s - 1);
 }
 #endif
 
@@ -133,13 +124,13 @@ template <class Real>
 TUSTIN_INLINE Vec<Real> sigmoid(Vec<Real> x) {
   const Vec<Real> least = splat(Constants<Real>::kMinExponent);
   const Exponential<Real, true> e(at_least(least, -x));  // bounded below; where it is not above, it is not used
-  return select(x < least, x * Real(0), 1 / (e.minus_s() + (e.s + 1)));
+  return select(x < least, x * Real(0), 1 / e.plus(e.s + 1));
 }
 
 // log(1 + e^x) from x and e = e^{−|x|}, good to the last bits also where it is small; above 20 it is x, as in PyTorch.
 template <class Real>
 TUSTIN_INLINE Vec<Real> softplus(Vec<Real> x, Vec<Real> e) {
-  return select(x > 20, x, at_least(x, Vec<Real>{}) + e * polynomial(e, Constants<Real>::kLog1p));
+  return select(x > 20, x, fma(e, polynomial(e, Constants<Real>::kLog1p), at_least(x, Vec<Real>{})));
 }
 // Its derivative, 1/(1 + e^{−x}), from the same.
 template <class Real>
@@ -183,18 +174,20 @@ struct Ladder {
     constexpr int kTerms = sizeof(Real) == 8 ? 22 : 13;
     const V z = d.d1 * A;
     V series = splat(Real(1));  // 5!·φ_5(z) = 1 + z/6·(1 + z/7·(1 + …))
-    for (int j = kTerms; j > 0; --j) series = series * z * (1 / Real(j + 5)) + 1;
+    for (int j = kTerms; j > 0; --j) series = fma(series * z, 1 / Real(j + 5), 1);
     Ladder down;
     down.x5 = series * d.d4 * d.d1 * Real(0.2);
-    down.x4 = d.d4 + A * down.x5;
-    down.x3 = d.d3 + A * down.x4;
-    down.x2 = d.d2 + A * down.x3;
-    down.x1 = d.d1 + A * down.x2;
+    down.x4 = fma(A, down.x5, d.d4);
+    down.x3 = fma(A, down.x4, d.d3);
+    down.x2 = fma(A, down.x3, d.d2);
+    down.x1 = fma(A, down.x2, d.d1);
     down.expm1 = A * down.x1;
 
-    const auto near = magnitude(z) < 2;
-    return {select(near, down.expm1, up.expm1), select(near, down.x1, up.x1), select(near, down.x2, up.x2),
-            select(near, down.x3, up.x3),       select(near, down.x4, up.x4), select(near, down.x5, up.x5)};
+    return choose(magnitude(z) < 2, down, up);
+  }
+  friend TUSTIN_INLINE Ladder choose(Mask<Real> mask, const Ladder& yes, const Ladder& no) {
+    return {select(mask, yes.expm1, no.expm1), select(mask, yes.x1, no.x1), select(mask, yes.x2, no.x2),
+            select(mask, yes.x3, no.x3),       select(mask, yes.x4, no.x4), select(mask, yes.x5, no.x5)};
   }
 
  private:

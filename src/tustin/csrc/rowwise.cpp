@@ -68,7 +68,7 @@ int gate(const TustinGate& g) {
       for (int64_t i = 0; i < count; i += W) {
         const V x = load(gate_i + i), s = sigmoid(x), d = load(d_out_i + i) * (s * Real(0.5));
         store(d_sum_i + i, d * x);
-        store(d_gate_i + i, d * (load(a_i + i) + load(b_i + i)) * (1 + x * (1 - s)));
+        store(d_gate_i + i, d * (load(a_i + i) + load(b_i + i)) * fma(x, 1 - s, 1));
       }
       d_sum.write(first, count, d_sum_i), d_gate.write(first, count, d_gate_i);
     } else {
@@ -87,9 +87,9 @@ int gate(const TustinGate& g) {
 
 template <class Real>
 TUSTIN_INLINE Real sum(Vec<Real> v) {
-  Real lanes[kRegisterLanes<Real>];
-  store_register(lanes, v.low + v.high);
-  for (int half = kRegisterLanes<Real> / 2; half > 0; half /= 2)
+  Real lanes[kLanes<Real>];
+  store(lanes, v);
+  for (int half = kLanes<Real> / 2; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
   return lanes[0];
 }
@@ -130,7 +130,7 @@ struct NormTask {
     V squares{};
     for (int64_t d = 0; d < D; d += W) {
       const V v = load(x_row + d);
-      squares += v * v;
+      squares = fma(v, v, squares);
     }
     const Real r = inverse_size(squares);
     for (int64_t d = 0; d < D; d += W) store(out_row + d, load(x_row + d) * r * load(weight + d));
@@ -144,14 +144,14 @@ struct NormTask {
     V squares{}, products{};
     for (int64_t d = 0; d < D; d += W) {
       const V v = load(x_row + d);
-      squares += v * v;
-      products += load(d_out_row + d) * load(weight + d) * v;
+      squares = fma(v, v, squares);
+      products = fma(load(d_out_row + d) * load(weight + d), v, products);
     }
     const Real r = inverse_size(squares), shrink = r * (r * (sum(products) / Real(D)));
     for (int64_t d = 0; d < D; d += W) {
       const V v = load(x_row + d), g = load(d_out_row + d);
-      store(d_x_row + d, r * (g * load(weight + d) - v * shrink));
-      store(d_weight + d, load(d_weight + d) + g * (v * r));
+      store(d_x_row + d, r * fms(g, load(weight + d), v * shrink));
+      store(d_weight + d, fma(g, v * r, load(d_weight + d)));
     }
     d_x.write(row * D, D, d_x_row);
   }

@@ -35,9 +35,11 @@ typedef struct {
    The gradients of B and C per token, of A, D and delta_bias are sums. Each has a buffer of partial sums, which
    tustin_scan_backward adds up in a fixed order:
    partial_B, partial_C (batch, slices, L, N) or, constant, (batch, D, N); partial_A (batch, D, N);
-   partial_D, partial_bias (batch, D).                             Real, contiguous */
+   partial_D, partial_bias (batch, D).                             Real, contiguous
+
+   With `careful` the fast path is never taken. It changes no bit of the results, which is tested by it. */
 typedef struct {
-  int32_t method, real, delta_softplus, reverse, threads;
+  int32_t method, real, delta_softplus, reverse, threads, careful;
   int64_t batch, D, L, N, groups_B, groups_C;
   TustinTensor u, delta, z, B, C, out;
   void *A, *D_skip, *delta_bias, *initial_state, *last_state, *chunk_states;

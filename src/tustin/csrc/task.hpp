@@ -61,12 +61,18 @@ struct Rows {
   template <class Half>
   TUSTIN_INLINE Vec<Real> widened(int64_t k) const {
     const Half* row = (const Half*)first + k * step;
-    return {load_row<Half, Real>(row), load_row<Half, Real>(row + kRegisterLanes<Real>)};
+    Vec<Real> v;
+    each_part<Real>([&](auto i) TUSTIN_INLINED {
+      part<i.value>(v) = load_row<Half, Real>(row + i.value * kRegisterLanes<Real>);
+    });
+    return v;
   }
   template <class Half>
   TUSTIN_INLINE void narrowed(int64_t k, Vec<Real> v) const {
     Half* row = (Half*)first + k * step;
-    store_row<Half, Real>(row, v.low), store_row<Half, Real>(row + kRegisterLanes<Real>, v.high);
+    each_part<Real>([&](auto i) TUSTIN_INLINED {
+      store_row<Half, Real>(row + i.value * kRegisterLanes<Real>, part<i.value>(v));
+    });
   }
 };
 
@@ -103,7 +109,7 @@ struct Task {
 
   const TustinScan& a;
   const int64_t batch, slice, first, end;
-  const int N, pitch, blocks;     // pitch: N rounded up to whole registers
+  const int N, pitch, blocks;     // pitch: N rounded up to whole registers and HalfVecs
   Real *constant_B, *constant_C;  // [blocks][N][W]
   Real *h, *h_before;             // [blocks][N][W]: the states; [N][W]: those of one block before the chunk at hand
   void* channels_of_method;       // Method::Channel[blocks][N]
@@ -170,7 +176,7 @@ struct Task {
   }
 
   static int64_t rounded_states(int64_t N) {
-    constexpr int64_t lanes = kRegisterLanes<Real>;
+    constexpr int64_t lanes = kRegisterLanes<Real> > kHalfLanes<Real> ? kRegisterLanes<Real> : kHalfLanes<Real>;
     return (N + lanes - 1) / lanes * lanes;
   }
   int64_t states() const { return int64_t(blocks) * N * W; }
@@ -285,7 +291,7 @@ struct Task {
   // for all of them to arrive, so it is tried, and done again in the few cases where some step was too long.
   template <class Method, bool constant, bool keep>
   TUSTIN_INLINE bool advance(int m, int tokens, const Real* gate, Real* from, Real* kept) const {
-    if (Method::kHasFast && may_be_fast(m, V{})) {
+    if (Method::kHasFast && !a.careful && may_be_fast(m, V{})) {
       for (int n = 0; !keep && n < N; ++n) store(h_before + n * W, load(from + n * W));
       if (may_be_fast(m, recur<Method, constant, true, keep>(m, tokens, gate, from, kept))) return true;
       for (int n = 0; !keep && n < N; ++n) store(from + n * W, load(h_before + n * W));
@@ -323,10 +329,10 @@ struct Task {
         const V state = Method::template step<fast>(token, states.channel[n], load(before + n * W), B[n], note);
         store(after + n * W, state);
         if (keep) store(kept + k * next + n * W, note);
-        if (output) y += state * C[n];
+        if (output) y = fma(state, C[n], y);
       }
       if (!output) continue;
-      if (a.D_skip) y += skip * u_k;
+      if (a.D_skip) y = fma(skip, u_k, y);
       if (gate) y *= load(gate + k * W);
       out.put(k, y);
     }

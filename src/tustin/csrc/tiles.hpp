@@ -85,18 +85,18 @@ typedef uint16_t Halves __attribute__((vector_size(kRegisterBytes / 2)));
 
 // Between the two widths; the numbers of a narrowing fit. GCC takes several instructions where there is one.
 TUSTIN_INLINE Words to_words(Halves bits) {
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && TUSTIN_REGISTER_BYTES == 64
   return (Words)_mm512_cvtepu16_epi32((__m256i)bits);
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && TUSTIN_REGISTER_BYTES == 32
   return (Words)_mm256_cvtepu16_epi32((__m128i)bits);
 #else
   return __builtin_convertvector(bits, Words);
 #endif
 }
 TUSTIN_INLINE Halves to_halves(Words bits) {
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && TUSTIN_REGISTER_BYTES == 64
   return (Halves)_mm512_cvtepi32_epi16((__m512i)bits);
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && TUSTIN_REGISTER_BYTES == 32
   const __m256i twice = _mm256_packus_epi32((__m256i)bits, (__m256i)bits);  // the halves of each sixteen bytes, twice
   return (Halves)_mm256_castsi256_si128(_mm256_permute4x64_epi64(twice, 0b1000));
 #else
@@ -112,7 +112,7 @@ template <class Half>
 TUSTIN_INLINE Halves narrow_row(Register<float> v) {
   return to_halves(Half::template narrow<Words>(v));
 }
-#if defined(__AVX512F__)  // has instructions for it
+#if defined(__AVX512F__) && TUSTIN_REGISTER_BYTES == 64  // has instructions for it
 template <>
 TUSTIN_INLINE Register<float> widen_row<Float16>(Halves bits) {
   return _mm512_cvtph_ps((__m256i)bits);
@@ -121,7 +121,7 @@ template <>
 TUSTIN_INLINE Halves narrow_row<Float16>(Register<float> v) {
   return (Halves)_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
 }
-#elif defined(__F16C__)
+#elif defined(__F16C__) && TUSTIN_REGISTER_BYTES == 32
 template <>
 TUSTIN_INLINE Register<float> widen_row<Float16>(Halves bits) {
   return _mm256_cvtph_ps((__m128i)bits);

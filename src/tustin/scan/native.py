@@ -16,8 +16,11 @@ from .. import native
 from ..discretize import BUILT_IN, Method
 from ..native import TENSOR, address, fields, in_huge_pages
 
-_SCAN = Struct(f"@5i6q{TENSOR * 6}6P{TENSOR * 6}10P")
+_SCAN = Struct(f"@6i6q{TENSOR * 6}6P{TENSOR * 6}10P")
 _NO_GRADIENTS = (*fields(None) * 6, *(0,) * 10)
+CAREFUL = False
+"""Never take the fast path of the kernel, which changes no bit; for testing."""
+
 _KEPT_BYTES = 64 << 20
 _kept = threading.local()
 
@@ -153,7 +156,7 @@ def _head(
     reverse: bool,
 ) -> list[int]:
     """The fields of TustinScan up to C."""
-    numbers = [_number(method), native.DTYPES[A.dtype], delta_softplus, reverse, native.threads()]
+    numbers = [_number(method), native.DTYPES[A.dtype], delta_softplus, reverse, native.threads(), CAREFUL]
     shape = [*u.shape, A.shape[1], _groups(B), _groups(C)]
     return [*numbers, *shape, *fields(u), *fields(delta), *fields(z), *_matrix(B), *_matrix(C)]
 
