@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint bench sanitize aarch64 clean
+.PHONY: demo test lint bench sanitize wide aarch64 clean
 
 demo: $(READY)  ## the paper's six rules on the digits, seven seeds each; about five minutes on two cores
 	$(BIN)/tustin study digits --seeds 7 --epochs 16 --run.device cpu --out runs/demo
@@ -20,34 +20,57 @@ lint: $(READY)
 bench: $(READY)  ## the scan beside its peers and the limits of the machine; minutes, and nothing else should run
 	$(BIN)/python benchmarks/scan.py
 
-# The sweep over shapes with every access to memory watched. Two rules are enough, the others read and write the same
-# memory, and each costs half a minute to compile.
-SANITIZED := build/sanitize
-SANITIZE := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -std=c++17 -fPIC -fopenmp -march=native \
-  -ffp-contract=fast -fno-math-errno -Wno-psabi -DTUSTIN_LEVEL=baseline -DTUSTIN_CHUNK=32 '-DTUSTIN_METHODS(X)=X(mamba) X(bil)' \
-  '-DTUSTIN_SCHEDULED(X)=X(bil)'
+# ── builds of the native library for testing ─────────────────────────────────────────────────────────────────────────
+# $(call library,NAME,COMPILER,FLAGS): build/NAME/_native.so, of one level
+CSRC := src/tustin/csrc
+FLAGS := -std=c++17 -fPIC -fopenmp -Wall -Wextra -Wno-psabi -fvisibility=hidden -ffp-contract=off -fno-math-errno -DTUSTIN_CHUNK=32
+define library
+build/$(1)/_native.so: $(foreach kernel,scan scheduled conv rowwise native,build/$(1)/$(kernel).o)
+	@$(2) -fopenmp $(3) -shared $$^ -o $$@
+build/$(1)/%.o: $(CSRC)/%.cpp $(wildcard $(CSRC)/*.h*) Makefile
+	@mkdir -p $$(@D) && echo "$(2) $$@" && $(2) $(FLAGS) $(3) -c $$< -o $$@
+# prints a hash of the results of every rule, dtype and direction
+build/$(1)/bits: tests/bits/driver.cpp build/$(1)/_native.so
+	@$(2) -std=c++17 -O1 -Wall -Wextra -I$(CSRC) $$^ '-Wl,-rpath,$$$$ORIGIN' -fopenmp -o $$@
+endef
+
+# Every access to memory watched. Two rules are enough, the others read and write the same memory, and each costs half a
+# minute to compile.
+SANITIZE := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -march=native -DTUSTIN_LEVEL=baseline \
+  -DTUSTIN_REGISTER_BYTES=32 '-DTUSTIN_LEVELS(X)=X(baseline)' '-DTUSTIN_METHODS(X)=X(mamba) X(bil)' '-DTUSTIN_SCHEDULED(X)=X(bil)'
+$(eval $(call library,sanitize,$(CXX),$(SANITIZE)))
 sanitize: $(READY)
-	@$(MAKE) --no-print-directory -j2 $(SANITIZED)/_native.so
+	@$(MAKE) --no-print-directory -j2 build/sanitize/_native.so
 	export LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 TUSTIN_NATIVE_LIBRARY=$(SANITIZED)/_native.so; \
+	  ASAN_OPTIONS=detect_leaks=0 TUSTIN_NATIVE_LIBRARY=build/sanitize/_native.so; \
 	$(BIN)/python -c "from tustin import native; native.library()" && \
 	$(BIN)/python -m pytest -q -k "mamba or bil or conv or rowwise" \
 	  tests/scan/test_native_accuracy.py tests/conv/test_conv.py tests/rowwise/test_rowwise.py
 
-$(SANITIZED)/_native.so: $(SANITIZED)/scan.o $(SANITIZED)/scheduled.o $(SANITIZED)/conv.o $(SANITIZED)/rowwise.o $(SANITIZED)/native.o
-	$(CXX) $(SANITIZE) -shared $^ -o $@
-$(SANITIZED)/%.o: src/tustin/csrc/%.cpp $(wildcard src/tustin/csrc/*.h*)
-	@mkdir -p $(@D)
-	$(CXX) $(SANITIZE) -c $< -o $@
+# The code for AVX-512's registers on a CPU that need not have them: the compiler takes two of AVX2's for each.
+HAS_V3 := $(BIN)/python -c "from tustin import native; native.set_cpu_level('v3')" 2>/dev/null
+V3 := -march=x86-64-v3 -DTUSTIN_LEVEL=v3 '-DTUSTIN_LEVELS(X)=X(v3)'
+$(eval $(call library,wide,$(CXX),-O1 $(V3) -DTUSTIN_REGISTER_BYTES=64))
+wide: $(READY)
+	@if ! $(HAS_V3); then echo "wide registers were not tested: that needs a CPU with AVX2"; exit 0; fi; \
+	$(MAKE) --no-print-directory -j2 build/wide/_native.so && \
+	export TUSTIN_NATIVE_LIBRARY=build/wide/_native.so && \
+	$(BIN)/python -c "from tustin import native; native.library()" && \
+	$(BIN)/python -m pytest -q -n auto tests/scan tests/conv tests/rowwise -k "native or bits or conv or rowwise"
 
-# The same source must compile for ARM; nothing is run.
+# The same source for ARM, run in an emulator: every result must have the bits that it has on this machine.
 AARCH64 ?= aarch64-linux-gnu-g++
-aarch64:
-	@command -v $(AARCH64) >/dev/null || { echo "$(AARCH64) is not installed: nothing compiled for ARM"; exit 0; }; \
-	for file in scan scheduled conv rowwise native; do \
-	  $(AARCH64) -std=c++17 -O2 -Wall -Wextra -Werror -Wno-psabi -fopenmp -fsyntax-only -DTUSTIN_LEVEL=baseline \
-	    -DTUSTIN_CHUNK=32 src/tustin/csrc/$$file.cpp || exit 1; \
-	done; echo "compiles for ARM"
+QEMU ?= qemu-aarch64
+AARCH64_ROOT ?= /usr/aarch64-linux-gnu
+$(eval $(call library,v3,$(CXX),-O2 $(V3) -DTUSTIN_REGISTER_BYTES=32))
+$(eval $(call library,aarch64,$(AARCH64),-O2 -Werror -DTUSTIN_LEVEL=baseline -DTUSTIN_REGISTER_BYTES=16))
+aarch64: $(READY)
+	@if ! $(HAS_V3); then echo "ARM was not tested: its bits are compared with those of a CPU with AVX2"; exit 0; fi; \
+	if ! command -v $(AARCH64) >/dev/null || ! command -v $(QEMU) >/dev/null; then \
+	  echo "ARM was not tested; to test it: apt-get install qemu-user g++-aarch64-linux-gnu"; exit 0; fi; \
+	$(MAKE) --no-print-directory -j2 build/v3/bits build/aarch64/bits && \
+	build/v3/bits > build/v3/bits.txt && $(QEMU) -L $(AARCH64_ROOT) build/aarch64/bits > build/aarch64/bits.txt && \
+	diff build/v3/bits.txt build/aarch64/bits.txt && echo "$$(wc -l < build/aarch64/bits.txt) results have the same bits on ARM"
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,9 +1,9 @@
-"""Two builds of the native library side by side: the time of each rule with the second, as a share of that with the first.
+"""Two builds of the native library side by side: the time that each rule takes with NEW, by that with OLD.
 
     python benchmarks/libraries.py OLD.so NEW.so --levels v3
 
-Both run in turns in one process, on one thread and on the same tensors, so that whatever else the machine does meets both
-alike. Only the time inside the library counts. A share is the median over all turns, with the quartiles behind it.
+Both run in turns in one process, on one thread and on the same tensors, so that whatever else the machine does meets
+both alike. Only the time inside the library counts. A ratio is the median over all turns, and then come its quartiles.
 """
 
 from __future__ import annotations
@@ -49,12 +49,14 @@ def main() -> None:
             raise SystemExit(f"level {level} is not in {library._name}, or not on this CPU")
     print(f"{'rule':8} {'forward':>22} {'backward':>22}")
     for rule in args.rules:
-        shares = measured(libraries, rule, args.shape, args.turns)
-        print(f"{rule:8} " + " ".join(f"{middle:8.3f} ({low:.3f}-{high:.3f})" for low, middle, high in shares), flush=True)
+        ratios = measured(libraries, rule, args.shape, args.turns)
+        print(
+            f"{rule:8} " + " ".join(f"{middle:8.3f} ({low:.3f}-{high:.3f})" for low, middle, high in ratios), flush=True
+        )
 
 
 def measured(libraries: list[ctypes.CDLL], rule: str, shape: list[int], turns: int) -> list[list[float]]:
-    """Quartiles of the share of the time, forward and backward."""
+    """Quartiles of the ratio of times, forward and backward."""
     batch, D, L, N = shape
     random = torch.Generator().manual_seed(0)
     u, delta = (torch.randn(batch, L, D, generator=random).mT.requires_grad_() for _ in range(2))

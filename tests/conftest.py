@@ -1,6 +1,7 @@
 """What every test shares: hypothesis without clocks or chance, poisoned memory, and a registry left as found."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import hypothesis
 import pytest
 import torch
 
+from tests.programs import TO_TEST_IT
 from tustin import METHODS, accelerator
 from tustin.scan import backends
 
@@ -17,6 +19,14 @@ hypothesis.settings.load_profile("tustin")
 
 # Workers of pytest-xdist share the cores: as many pools of threads as cores, all spinning, would be slower than none.
 torch.set_num_threads(max(1, torch.get_num_threads() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say last what was not tested because a program is not installed, and how to install it."""
+    reasons = (report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
+    missing = Counter(reason for reason in reasons if TO_TEST_IT in reason)
+    for reason, tests in missing.items():
+        terminalreporter.write_line(f"not tested ({tests} test{'s'[: tests > 1]}): {reason}", yellow=True)
 
 
 @pytest.fixture(autouse=True)

@@ -32,16 +32,9 @@ def cpu_level(name: str) -> Iterator[None]:
         native.set_cpu_level(before)
 
 
-def _has(level: str) -> bool:
-    try:
-        with cpu_level(level):
-            return True
-    except ValueError:
-        return False
-
-
-ALL_LEVELS = ("baseline", "v2", "v3", "v4")
-LEVELS = [] if native.missing() else [level for level in ALL_LEVELS if _has(level)]
+LEVELS = [] if native.missing() else native.cpu_levels()
+ALIKE = [level for level in LEVELS if level != "v2"]
+"""Those that give the same bits: all that have fused operations."""
 
 
 def run(x: Arguments, weight: Tensor, **how: object) -> Arguments:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.programs import needs_program
+
 ROOT = Path(__file__).parents[1]
-CMAKE = shutil.which("cmake")
+CMAKE, needs_cmake = needs_program("installing without a compiler", "cmake", install="pip install cmake")
 
 
-@pytest.mark.skipif(not CMAKE, reason="cmake is not installed; pip brings its own when it builds the package")
+@needs_cmake
 @pytest.mark.parametrize("without_native", [False, True])
 def test_no_compiler(tmp_path: Path, without_native: bool) -> None:
     environment = os.environ | {"CXX": str(tmp_path / "no-such-compiler")}

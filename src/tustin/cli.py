@@ -401,6 +401,7 @@ _BENCH_SCAN_DETAILS = """\
 Every rule on every backend, and torch.compile of the reference, beside mambapy's selective scan, at D 384 and N 16, in
 turns; then the limits of the machine, the share of them that the kernel reaches, and the checks. Takes some minutes,
 and an otherwise idle machine: what else runs shows up in the numbers. docs/performance.md explains the tables.
+With --levels the instruction sets of the native backend beside each other. All but v2 give the same bits.
 With --device cuda the fused GPU kernel, beside mamba_ssm's selective_scan_fn where that is installed.
 
 --json holds the same: options, machine, limits, cells (seconds per call: low and high quartile and median, and all laps
@@ -411,6 +412,7 @@ examples:
   tustin bench scan --quick --json scan.json
   tustin bench scan --methods mamba bil --lengths 197 --batch-sizes 1 8 --threads 1
   tustin bench scan --device cuda
+  tustin bench scan --levels
   tustin bench scan --markdown docs/performance.md"""
 
 

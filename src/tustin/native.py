@@ -23,6 +23,9 @@ from .accelerator import interpreted
 LEVEL_VARIABLE = "TUSTIN_CPU_LEVEL"
 LIBRARY_VARIABLE = "TUSTIN_NATIVE_LIBRARY"
 MEMORY_VARIABLE = "TUSTIN_KEEP_MEMORY"
+LEVELS = ("v4", "v3", "v2", "baseline")
+"""Every instruction set that the library can be compiled for, best first. All but v2 give the same bits: it has no fused
+operations."""
 
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 """What the kernels read and write, by its number in csrc/scan.h."""
@@ -94,7 +97,16 @@ def cpu_level() -> str:
 def set_cpu_level(name: str) -> None:
     """Use the code compiled for another instruction set, for testing; TUSTIN_CPU_LEVEL does it at the start."""
     if library().tustin_set_cpu_level(name.encode()):
-        raise ValueError(f"CPU level {name!r} is unknown or not available on this CPU; levels: baseline, v2, v3, v4")
+        raise ValueError(f"CPU level {name!r} is unknown or not available on this CPU; levels: {', '.join(LEVELS)}")
+
+
+def cpu_levels() -> list[str]:
+    """The instruction sets that this library and this CPU have, best first."""
+    before = cpu_level()
+    try:
+        return [level for level in LEVELS if not library().tustin_set_cpu_level(level.encode())]
+    finally:
+        set_cpu_level(before)
 
 
 def threads() -> int:
@@ -128,7 +140,7 @@ def library() -> Any:
     loaded.tustin_set_cpu_level.restype, loaded.tustin_set_cpu_level.argtypes = c_int, [c_char_p]
     level = os.environ.get(LEVEL_VARIABLE)
     if level and loaded.tustin_set_cpu_level(level.encode()):
-        raise OSError(f"{LEVEL_VARIABLE}={level} is unknown or not available on this CPU (baseline, v2, v3, v4)")
+        raise OSError(f"{LEVEL_VARIABLE}={level} is unknown or not available on this CPU ({', '.join(LEVELS)})")
     if os.environ.get(MEMORY_VARIABLE) != "0":
         _keep_freed_memory()
     return loaded

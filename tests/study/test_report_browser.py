@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -11,15 +10,19 @@ from typing import Any
 
 import pytest
 
+from tests.programs import needs_program
 from tustin.study import Study
 from tustin.study.report import write_report
 
 from .studies import done, failed, plan, study, write
 from .test_report import HOSTILE, STUDIES
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on the PATH")
+BROWSER, pytestmark = needs_program(
+    "the report in a browser",
+    *("chromium", "chromium-browser", "google-chrome", "chrome"),
+    install="apt-get install chromium",
+)
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .. import native
 from ..accelerator import GPUS
 from ..discretize import METHODS
 from ..doctor import no_gpu_because
@@ -40,6 +41,8 @@ class Options:
     backends: tuple[str, ...]
     quick: bool
     device: str = DEVICES[0]
+    levels: tuple[str, ...] = ()
+    """Instruction sets to compare, instead of backends."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +81,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"default: {' '.join(BACKENDS)}, on a GPU {' '.join(GPU_BACKENDS)}; quick: the first two",
     )
     parser.add_argument(
+        "--levels",
+        action="store_true",
+        help="instead, compare the instruction sets that the native backend has here, on one thread and on all",
+    )
+    parser.add_argument(
         "--json",
         nargs="?",
         const="-",
@@ -89,7 +97,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--markdown",
         type=arguments.marked(files.SCAN),
         metavar="FILE",
-        help="also renew the tables between the two marks in FILE",
+        help="also renew the tables between the two marks in FILE; not with --levels",
     )
 
 
@@ -100,6 +108,8 @@ def from_arguments(args: argparse.Namespace) -> Options:
         raise RuntimeError(f"--device {args.device}: {reason}")
     if wrong := [name for name in args.backends or [] if name not in known]:
         raise ValueError(f"--backends: {wrong[0]} is not measured on {args.device}; there are {', '.join(known)}")
+    if args.levels and (args.device != "cpu" or args.markdown):
+        raise ValueError("--levels compares what the native backend has: on the CPU, without --markdown")
     return Options(
         methods=tuple(dict.fromkeys(args.methods or METHODS)),
         lengths=tuple(sorted(set(args.lengths or ((197, 6085) if args.quick else (64, 197, 785, 6085))))),
@@ -111,6 +121,7 @@ def from_arguments(args: argparse.Namespace) -> Options:
         backends=tuple(dict.fromkeys(args.backends or (known[:2] if args.quick else known))),
         quick=args.quick,
         device=args.device,
+        levels=tuple(native.cpu_levels()) if args.levels else (),
     )
 
 
@@ -128,6 +139,7 @@ def command_line(args: argparse.Namespace) -> str:
         "threads",
         "repeats",
         "backends",
+        "levels",
     )
     for name in names:
         value = getattr(args, name)

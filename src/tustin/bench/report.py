@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from . import machine
 from .checks import LONG, Check
-from .scan import Result, focus, variants
+from .pairing import Ratio
+from .scan import Result, focus, level_cells, variants
 from .workloads import COMPILED, LONGEST_COMPILED, PEER_KEEPING, PEERS, Cell, D, N, peer_of
 
 _NAME_WIDTH, _ENTRY_WIDTH = 22, 19  # columns of text that a row of times needs
@@ -29,6 +31,8 @@ class Table:
 def tables(result: Result, width: int) -> list[Table]:
     """Everything that was found out, the verdicts last; with as many lengths to a table as `width` has room for."""
     options = result.options
+    if options.levels:
+        return [_levels(result, rows) for rows in level_cells(options)]
     room = max(1, (width - _NAME_WIDTH) // _ENTRY_WIDTH)
     groups = [options.lengths[i : i + room] for i in range(0, len(options.lengths), room)]
     grids = [
@@ -150,6 +154,29 @@ def _variants(result: Result, backward: bool) -> Table:
     )
 
 
+def _levels(result: Result, rows: dict[str, dict[str, Cell]]) -> Table:
+    best, *others = result.options.levels
+    some = next(iter(rows.values()))[best]
+    entries = []
+    for method, cells in rows.items():
+        ratios = [result.ratio(cells[level], cells[best]) for level in others]
+        texts = [_with_interval(ratio) if ratio else "–" for ratio in ratios]
+        entries.append((method, number(result.timings[cells[best]].median * 1e3), *texts))
+    return Table(
+        title=f"Instruction sets: {some.mode}, batch {some.batch}, L {some.L}, {some.threads} thread"
+        + "s" * (some.threads > 1),
+        header=("", f"{best}, ms", *(f"{level} : {best}" for level in others)),
+        rows=entries,
+        note="Median time of a call, and times relative to it with their 95% intervals, all in the same laps.",
+    )
+
+
+def _with_interval(ratio: Ratio) -> str:
+    low, high = ratio.interval()
+    known = f" ({low:.2f} to {high:.2f})" if math.isfinite(high) else ""  # a few laps have no interval
+    return f"{ratio.median:.2f}{known}"
+
+
 def _limits(result: Result) -> Table:
     gemm, copy = f"GEMM, {machine.GEMM_SIZE}³, float32", f"copy, {machine.COPY_BYTES >> 20} MiB"
     shown = {
@@ -252,7 +279,7 @@ def for_terminal(result: Result, width: int) -> list[Any]:
         parts += [table.title, drawn, *([table.note] if table.note else []), ""]
     if lines := left_out(result):
         parts += ["Not measured", *(f"- {line}" for line in lines), ""]
-    if not result.checks():
+    if not result.checks() and not result.options.levels:
         parts.append(
             "No checks: they are stated for batch 8, L 197, float32 and two threads, which this run did not measure."
         )

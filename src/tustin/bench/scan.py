@@ -90,14 +90,14 @@ class Result:
 
     def rates(self) -> list[Rate]:
         """How the native forward pass of every rule stands to the limits, at the shape of the focus."""
-        if self.options.device != "cpu":
+        if self.options.device != "cpu" or self.options.levels:
             return []
         cells = [replace(focus(self.options), method=method) for method in self.options.methods]
         return [machine.rate(c, self.timings[c].median, self.limits) for c in cells if c in self.timings]
 
     def checks(self) -> list[Check]:
         """The promises, where this run has what they are about."""
-        if self.options.device != "cpu":
+        if self.options.device != "cpu" or self.options.levels:
             return []
         return check_all(focus(self.options), self.options.methods, self.timings.get, self.limit_timings[machine.GEMM])
 
@@ -136,6 +136,8 @@ def plan(options: Options) -> list[Cell]:
     """Every cell, those that are compared with each other close together."""
     cells: list[Cell] = []
     center = focus(options)
+    if options.levels:
+        return [cell for table in level_cells(options) for row in table.values() for cell in row.values()]
     for batch in options.batch_sizes:
         for L in options.lengths:
             for backward in (False, True):
@@ -151,6 +153,22 @@ def plan(options: Options) -> list[Cell]:
                     cells += [variant for cell in own for variant in variants(cell).values()]
     wanted = {*options.backends, *([PEER_KEEPING] if PEER in options.backends else [])}
     return [cell for cell in dict.fromkeys(cells) if cell.backend in wanted]
+
+
+def level_cells(options: Options) -> list[dict[str, dict[str, Cell]]]:
+    """The cells that compare instruction sets: a table for each direction and number of threads, by rule and level."""
+    base = focus(options)
+    return [
+        {
+            method: {
+                level: replace(base, backward=backward, threads=threads, method=method, level=level)
+                for level in options.levels
+            }
+            for method in options.methods
+        }
+        for backward in (False, True)
+        for threads in sorted({1, options.threads})
+    ]
 
 
 def run(options: Options, report: Report) -> Result:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import native
 from ..scan import BACKENDS, selective_scan
 
 D, N = 384, 16  # ViM-tiny's
@@ -49,6 +50,8 @@ class Cell:
     fused: bool = False
     """With all that the kernel can do at once: bias and softplus of delta, and the gate."""
     device: str = "cpu"
+    level: str = ""
+    """The instruction set of the native backend; the best one if not given."""
 
     @property
     def updates(self) -> int:
@@ -137,10 +140,17 @@ def _own_scan(cell: Cell) -> tuple[Callable[..., Tensor], tuple[Tensor, ...], Te
     inputs = make_inputs(cell.batch, cell.L, cell.dtype, cell.layout, cell.device)
     backend = "reference" if cell.backend == COMPILED else cell.backend
     options: dict[str, Any] = {"method": cell.method, "backend": backend, "delta_softplus": cell.fused}
-    scan: Callable[..., Any] = functools.partial(selective_scan, **options)
+    scan: Callable[..., Any] = functools.partial(_scan_on if cell.level else selective_scan, **options)
+    if cell.level:
+        scan = functools.partial(scan, cell.level)
     if cell.backend == COMPILED:
         scan = torch.compile(scan, fullgraph=True, dynamic=False)
     return scan, _arguments(cell, inputs), inputs.d_out
+
+
+def _scan_on(level: str, *arguments: Any, **options: Any) -> Any:
+    native.set_cpu_level(level)
+    return selective_scan(*arguments, **options)
 
 
 def _arguments(cell: Cell, inputs: Inputs) -> tuple[Tensor, ...]:

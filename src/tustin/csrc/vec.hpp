@@ -157,12 +157,12 @@ TUSTIN_INLINE bool all(Mask<Real, bytes> mask) {
 // One register of a vector, by its number.
 template <int i, class V>
 TUSTIN_INLINE auto& part(V& v) {
-  if constexpr (v.kParts == 1)
+  if constexpr (V::kParts == 1)
     return v.r;
-  else if constexpr (i < v.kParts / 2)
+  else if constexpr (i < V::kParts / 2)
     return part<i>(v.low);
   else
-    return part<i - v.kParts / 2>(v.high);
+    return part<i - V::kParts / 2>(v.high);
 }
 template <int number>
 struct Number {
