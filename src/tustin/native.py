@@ -24,8 +24,7 @@ LEVEL_VARIABLE = "TUSTIN_CPU_LEVEL"
 LIBRARY_VARIABLE = "TUSTIN_NATIVE_LIBRARY"
 MEMORY_VARIABLE = "TUSTIN_KEEP_MEMORY"
 LEVELS = ("v4", "v3", "v2", "baseline")
-"""Every instruction set that the library can be compiled for, best first. All but v2 give the same bits: it has no fused
-operations."""
+"""Every instruction set that the library can be compiled for, best first. All but v2 give the same bits."""
 
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 """What the kernels read and write, by its number in csrc/scan.h."""
