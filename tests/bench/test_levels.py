@@ -30,7 +30,7 @@ def test_times_are_relative_to_the_best_level() -> None:
     result = made_up(FEW)
     timings = {cell: Timing(7, 0.0, 0.002 * slower[cell.level], 0.0) for cell in result.timings}
     tables = report.tables(replace(result, timings=timings), 80)
-    assert [table.title for table in tables][0] == "Instruction sets: forward, batch 8, L 197, 1 thread"
+    assert tables[0].title == "Instruction sets: forward, batch 8, L 197, 1 thread"
     assert len(tables) == 4
     assert tables[0].header == ("", "v4, ms", "v3 : v4", "v2 : v4")
     assert tables[0].rows[1] == ("bil", "2.00", "1.10", "3.00")
