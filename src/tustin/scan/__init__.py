@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..checks import check_flags
 from ..discretize import Method, get_method
 from .backends import BACKENDS, choose
 from .checks import check_arguments, check_values, compute_dtype
@@ -70,6 +71,8 @@ def selective_scan(
         "initial_state": initial_state,
     }
     check_arguments(tensors, rule)
+    flags = {"delta_softplus": delta_softplus, "return_last_state": return_last_state, "reverse": reverse}
+    check_flags("selective_scan", **flags)
     dtype = compute_dtype(tensors)
     chosen = BACKENDS[choose(backend, u.device, rule, dtype)]
     out, last_state = chosen.scan(
