@@ -6,69 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 from torch.profiler import profile
-from torch.testing._internal.two_tensor import TwoTensor
 
 from tests.native import needs_native
 from tests.operators import SHAPES, Call, each_operator, tensors_for
+from tests.tensor_kinds import UNUSABLE, USABLE, freed, negated, out_of_vmap, part_of_freed, plain, transposed_and_freed
 from tests.tolerances import DERIVATIVES, SCAN, assert_close
 
 pytestmark = needs_native
-
-
-class Subclass(Tensor):
-    """With PyTorch's own __torch_function__."""
-
-
-class Silent(Tensor):
-    """With none."""
-
-    __torch_function__ = torch._C._disabled_torch_function_impl
-
-
-def negated(t: Tensor) -> Tensor:
-    """−t, of which only the sign bit is lazy."""
-    view = torch.complex(t, t).conj().imag
-    assert view.is_neg()
-    return view
-
-
-def without_memory(t: Tensor) -> Tensor:
-    return torch._efficientzerotensor(t.shape, dtype=t.dtype)
-
-
-def written_in_inference_mode(t: Tensor) -> Tensor:
-    with torch.inference_mode():
-        return t.clone()
-
-
-def out_of_grad(t: Tensor) -> Tensor:
-    taken: list[Tensor] = []
-    torch.func.grad(lambda x: (taken.append(x), x.sum())[1])(t)
-    return taken[0]
-
-
-USABLE: dict[str, Callable[[Tensor], Tensor]] = {
-    "negated": negated,
-    "zeros without memory": without_memory,
-    "parameter": torch.nn.Parameter,
-    "subclass": lambda t: t.as_subclass(Subclass),
-    "silent subclass": lambda t: t.as_subclass(Silent),
-    "wrapper of two": lambda t: TwoTensor(t, t),
-    "inference": written_in_inference_mode,
-    "out of grad": out_of_grad,
-    "functional": torch._to_functional_tensor,
-    "copied on write": torch._lazy_clone,
-    "overlapping": lambda t: t[..., :1].expand_as(t),
-}
-
-
-def plain(t: Tensor) -> Tensor:
-    """The numbers of it."""
-    if isinstance(t, TwoTensor):
-        t = t.a
-    if torch._is_functional_tensor(t):
-        t = torch._from_functional_tensor(t)
-    return t.as_subclass(Tensor).clone().resolve_neg()
 
 
 @pytest.mark.parametrize("kind", USABLE)
@@ -123,32 +67,6 @@ def test_negated_inside_compiled_code(call: Call, own_caches: None) -> None:
     assert_close(compiled(*others), call(-first, *others), SCAN)
 
 
-def freed(t: Tensor) -> Tensor:
-    t = t.clone()
-    t.untyped_storage().resize_(0)
-    return t
-
-
-def transposed_and_freed(t: Tensor) -> Tensor:
-    return freed(t.mT.contiguous().mT if t.ndim > 1 else t)
-
-
-def out_of_vmap(t: Tensor) -> Tensor:
-    taken: list[Tensor] = []
-    torch.func.vmap(lambda x: (taken.append(x), x)[1])(torch.stack([t, t]))
-    return taken[0]
-
-
-UNUSABLE: dict[Callable[[Tensor], Tensor], str] = {
-    freed: "has no memory, its storage was freed",
-    transposed_and_freed: "has no memory, its storage was freed",
-    out_of_vmap: "a tensor was taken out of its vmap",
-    Tensor.to_sparse: "has the layout torch.sparse_coo; expected a dense tensor",
-    Tensor.to_mkldnn: "has the layout torch._mkldnn; expected a dense tensor",
-    lambda t: torch.nested.nested_tensor([t, t], layout=torch.jagged): "has the layout torch.jagged; expected a dense",
-    lambda t: torch.quantize_per_tensor(t, 0.1, 0, torch.qint8): "is torch.qint8; expected one of float32",
-    lambda t: t.to(torch.float8_e5m2): "is torch.float8_e5m2; expected one of float32",
-}
 each_unusable = pytest.mark.parametrize(("make", "sentence"), UNUSABLE.items(), ids=UNUSABLE.values())
 
 
@@ -168,7 +86,7 @@ def test_arguments_that_are_refused(call: Call, make: Callable[[Tensor], Tensor]
 @pytest.mark.parametrize("observed", [False, True], ids=["alone", "profiled"])
 def test_gradients_that_are_refused(call: Call, observed: bool) -> None:
     """What else there is PyTorch itself refuses: the gradient must have the device, dtype and layout of the output."""
-    for make in (freed, transposed_and_freed, out_of_vmap, Tensor.to_sparse):
+    for make in (freed, part_of_freed, transposed_and_freed, out_of_vmap, Tensor.to_sparse):
         x = [t.requires_grad_() for t in tensors_for(call)]
         out = call(*x)
         with profile() if observed else torch.enable_grad(), pytest.raises((TypeError, RuntimeError)) as refusal:

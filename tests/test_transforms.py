@@ -1,6 +1,7 @@
 """What `torch.func` and forward-mode differentiation make of our operators: always the derivative, never zeros."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from tests.native import each_method, needs_native
 from tests.operators import Call, each_operator, tensors_for
 from tests.systems import OPTIONAL, system
-from tests.tolerances import DERIVATIVES, assert_close
+from tests.tolerances import DERIVATIVES, VALUES, assert_close
 from tustin import selective_scan
 
 pytestmark = [
@@ -53,7 +54,7 @@ def gradients_inside(call: Call, x: list[Tensor], v: list[Tensor]) -> Any:
 
 def stacked(x: list[Tensor], v: list[Tensor]) -> list[Tensor]:
     """Two samples."""
-    return [torch.stack([a, a + b / 8]) for a, b in zip(x, v, strict=True)]
+    return [torch.stack(pair) for pair in zip(x, v, strict=True)]
 
 
 def each(x: list[Tensor]) -> tuple[int, ...]:
@@ -93,10 +94,25 @@ def test_transforms(call: Call, transform: str) -> None:
     x, v = tensors_for(call), tensors_for(call, seed=1)
     got = TRANSFORMS[transform](call, x, v)
     exact = [[t.double() for t in tensors] for tensors in (x, v)]
-    expected = TRANSFORMS[transform](lambda *tensors: call(*tensors, backend="reference"), *exact)
+    expected = TRANSFORMS[transform](partial(call, backend="reference"), *exact)
     assert len(tree_leaves(got)) == len(tree_leaves(expected)) > 0
     for one, other in zip(tree_leaves(got), tree_leaves(expected), strict=True):
         assert_close(one, other, DERIVATIVES, transform)
+
+
+@pytest.mark.parametrize("transform", ["vmap", "vjp", "jvp"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@each_operator
+def test_half_precision_is_rounded_once(call: Call, dtype: torch.dtype, transform: str) -> None:
+    """As without a transform."""
+    x, v = ([t.to(dtype) for t in tensors_for(call, seed=seed)] for seed in (0, 1))
+    got = TRANSFORMS[transform](call, x, v)
+    exact = [[t.double() for t in tensors] for tensors in (x, v)]
+    rounded: Call = lambda *x: call(*x, backend="reference").to(dtype).double()  # noqa: E731
+    expected = TRANSFORMS[transform](rounded if transform == "vjp" else partial(call, backend="reference"), *exact)
+    for one, other in zip(tree_leaves(got), tree_leaves(expected), strict=True):
+        assert one.dtype == dtype
+        assert_close(one, other, VALUES, transform)
 
 
 @each_operator

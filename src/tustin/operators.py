@@ -14,7 +14,6 @@ from .checks import check_tensor
 from .transforms import forward_mode, transformed
 
 _PLAIN = (Tensor, torch.nn.Parameter)
-_has_storage = torch._C._has_storage
 
 _LIBRARY = torch.library.Library("tustin", "FRAGMENT")  # what is registered lives as long as this object
 
@@ -48,7 +47,7 @@ def register(
     def kernel(*arguments: Any) -> Any:
         for argument in arguments:
             if isinstance(argument, Tensor):
-                _check_memory(forward, argument)
+                _check_no_tangent(forward, argument)
         return run(*arguments)
 
     torch.library.define(qualified, schema)
@@ -77,21 +76,15 @@ def register(
         for argument in arguments:
             if isinstance(argument, Tensor):
                 check_tensor(forward, "a gradient", argument)  # the arguments of the user have been checked
-                if torch._C._functorch.is_batchedtensor(argument) and not transformed():
-                    raise RuntimeError(f"{forward}: a tensor was taken out of its vmap; return it from there instead")
+                check_memory(forward, argument)
         return operator(*arguments)
 
     def call(*arguments: Any) -> Any:
         if _observed():
             return definition(*arguments) if forward_mode() else dispatch(*arguments)
-        needs_gradient = False
-        for argument in arguments:
-            if type(argument) in _PLAIN:
-                if not _has_storage(argument) or argument.is_neg() or not argument.data_ptr():
-                    return dispatch(*arguments)
-                needs_gradient |= argument.requires_grad
-            elif isinstance(argument, Tensor):
-                return dispatch(*arguments)
+        needs_gradient = _needs_gradient(arguments)
+        if needs_gradient is None:
+            return dispatch(*arguments)
         return Direct.apply(*arguments) if needs_gradient and torch.is_grad_enabled() else run(*arguments)
 
     return call
@@ -112,6 +105,23 @@ def pull_back(function: Callable[..., Any], arguments: Sequence[Any], gradient: 
     return gradients
 
 
+def _needs_gradient(arguments: Sequence[Any]) -> bool | None:
+    """Whether one of the tensors requires a gradient; None if the memory of one does not say all there is to know."""
+    needed = False
+    try:
+        for argument in arguments:
+            if type(argument) in _PLAIN:
+                # Where there is no memory, the address is that of the offset from nowhere.
+                if argument.is_neg() or argument.data_ptr() == argument.storage_offset() * argument.itemsize:
+                    return None
+                needed |= argument.requires_grad
+            elif isinstance(argument, Tensor):
+                return None
+    except RuntimeError:  # it has no storage
+        return None
+    return needed
+
+
 def _no_second_derivative(name: str) -> Callable[..., Any]:
     def refuse(ctx: Any, *gradients: Any) -> None:
         raise NotImplementedError(f"{name}: this backend has no second derivatives; use backend='reference'")
@@ -119,11 +129,25 @@ def _no_second_derivative(name: str) -> Callable[..., Any]:
     return refuse
 
 
-def _check_memory(name: str, tensor: Tensor) -> None:
-    """Raise unless all there is to know of the tensor is in its memory, once the dispatcher has done its part."""
-    if tensor.numel() and not tensor.data_ptr():
+def check_memory(name: str, tensor: Tensor) -> None:
+    """Raise if its values are nowhere to be found: PyTorch might look for them all the same."""
+    if torch.compiler.is_compiling() or type(tensor) not in _PLAIN:
+        return
+    if torch._C._functorch.is_batchedtensor(tensor):
+        if not transformed():
+            raise RuntimeError(f"{name}: a tensor was taken out of its vmap; return it from there instead")
+    elif _was_freed(tensor):
         raise RuntimeError(f"{name}: a tensor of shape {tuple(tensor.shape)} has no memory, its storage was freed")
-    if forward_mode() and forward_ad.unpack_dual(tensor).tangent is not None:  # an exported program did not ask `call`
+
+
+def _was_freed(tensor: Tensor) -> bool:
+    has_values = torch._C._has_storage(tensor) and tensor.numel() > 0 and not tensor._is_zerotensor()
+    return has_values and tensor.untyped_storage().nbytes() == 0
+
+
+def _check_no_tangent(name: str, tensor: Tensor) -> None:
+    """Raise if it has one: an exported program has not gone through `call`, and the kernel would drop it."""
+    if forward_mode() and forward_ad.unpack_dual(tensor).tangent is not None:
         raise NotImplementedError(f"{name}: inside an exported program only torch.func.jvp can derive forwards")
 
 

@@ -40,7 +40,8 @@ def causal_conv(
         bias: Added before the SiLU, (D,).
         silu: Apply the SiLU.
         reverse: Look ahead instead of back: the same as flipping x in time, and the output again.
-        backend: "auto", "native" (CPU), "triton" (GPU) or "reference".
+        backend: "auto", "native" (CPU), "triton" (GPU) or "reference". Under the transforms of `torch.func` and in
+            forward-mode differentiation the reference stands in for a fused one.
 
     Returns:
         The output, (batch, D, L) in the dtype of x. Inside, everything is float32, or float64 if an argument is.

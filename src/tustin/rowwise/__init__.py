@@ -25,7 +25,8 @@ def gated_mean(a: Tensor, b: Tensor, gate: Tensor, *, backend: str = "auto") -> 
         a: Of any shape and strides.
         b: As a.
         gate: As a.
-        backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run.
+        backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run. Under the transforms of
+            `torch.func` and in forward-mode differentiation the reference stands in for it.
 
     Returns:
         The same shape and dtype. "native" computes in float32, or float64 if that is the dtype, and rounds once.
@@ -49,7 +50,8 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, *, backend: str = "auto") ->
         x: (…, D), of any strides.
         weight: (D,).
         eps: Added to the mean of the squares.
-        backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run.
+        backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run. Under the transforms of
+            `torch.func` and in forward-mode differentiation the reference stands in for it.
 
     Returns:
         The shape of x, in the dtype of the weight. Inside, everything is float32, or float64 if an argument is.

@@ -51,8 +51,14 @@ def _gate_backward_fake(d_out: Tensor, a: Tensor, b: Tensor, gate: Tensor) -> tu
     return _gate_forward_fake(a, b, gate), _gate_forward_fake(a, b, gate)
 
 
+def _gate_definition(*arguments: Tensor) -> Tensor:
+    """Rounded once, as by the kernel."""
+    dtype = arguments[0].dtype
+    return reference.gated_mean(*(t.to(torch.promote_types(dtype, torch.float32)) for t in arguments)).to(dtype)
+
+
 def _gate_backward_definition(d_out: Tensor, *arguments: Tensor) -> tuple[Tensor, Tensor]:
-    d_sum, _, d_gate = pull_back(reference.gated_mean, arguments, d_out)
+    d_sum, _, d_gate = pull_back(_gate_definition, arguments, d_out)
     return d_sum, d_gate
 
 
@@ -70,7 +76,7 @@ gated_mean = register(
     f"({_GATE_ARGUMENTS}) -> Tensor",
     _gate_forward,
     _gate_forward_fake,
-    reference.gated_mean,
+    _gate_definition,
     _gate_gradient,
     _gate_setup_context,
     devices=["cpu"],

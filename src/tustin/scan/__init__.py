@@ -50,7 +50,8 @@ def selective_scan(
         return_last_state: Also return the state after the last token.
         method: Name of a registered discretization, or a `Method`.
         reverse: Walk from the last token to the first; the "last" state is then the one at token 0.
-        backend: "auto", or one of `BACKENDS` by name.
+        backend: "auto", or one of `BACKENDS` by name. Under the transforms of `torch.func` and in forward-mode
+            differentiation the reference stands in for a fused one: it is as exact, and slower.
         initial_state: State before the first token, (batch, D, N); zero if not given. For a rule of p > 1 input
             samples (batch, D, N, p): the state, then the p−1 newest products B u. Such is the last state, too.
 

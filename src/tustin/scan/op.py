@@ -10,7 +10,7 @@ from torch import Tensor
 from ..accelerator import interpreted
 from ..discretize import Method, get_method
 from ..native import in_huge_pages
-from ..operators import pull_back, register
+from ..operators import check_memory, pull_back, register
 from . import native, reference
 
 _INTERPRETED = interpreted()
@@ -193,14 +193,18 @@ def scan(
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:
     """The scan through the operator. Small tensors are brought to `dtype` here, the large ones inside the kernel."""
-    A = A if A.dtype == dtype else A.to(dtype)
-    D, delta_bias, initial_state = [
-        t if t is None or t.dtype == dtype else t.to(dtype) for t in (D, delta_bias, initial_state)
+    A, D, delta_bias, initial_state = [
+        t if t is None or t.dtype == dtype else _converted(t, dtype) for t in (A, D, delta_bias, initial_state)
     ]
     tensors = (u, delta, A, B, C, D, z, delta_bias, initial_state)
     keep_states = torch.is_grad_enabled() and True in [t.requires_grad for t in tensors if t is not None]
     out, last_state, _ = _scan(*tensors, delta_softplus, method.name, reverse, keep_states)
     return out, last_state
+
+
+def _converted(t: Tensor, dtype: torch.dtype) -> Tensor:
+    check_memory("selective_scan", t)
+    return t.to(dtype)
 
 
 def _empty_chunk_states(u: Tensor, A: Tensor, keep: bool) -> Tensor:
