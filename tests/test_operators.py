@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import pytest
@@ -12,51 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.profiler import profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tustin import selective_scan
-from tustin.conv import causal_conv
-from tustin.rowwise import gated_mean, rms_norm
-
-
-def scan(*tensors: Tensor) -> Tensor:
-    out = selective_scan(*tensors, delta_softplus=True, method="bil")
-    assert isinstance(out, Tensor)
-    return out
-
-
-def conv(x: Tensor, weight: Tensor) -> Tensor:
-    return causal_conv(x, weight)
-
-
-def gate(a: Tensor, b: Tensor, gate: Tensor) -> Tensor:
-    return gated_mean(a, b, gate)
-
-
-def norm(x: Tensor, weight: Tensor) -> Tensor:
-    return rms_norm(x, weight, 1e-5)
-
-
-SHAPES = {
-    scan: [(2, 5, 7), (2, 5, 7), (5, 3), (2, 3, 7), (2, 3, 7)],
-    conv: [(2, 5, 7), (5, 4)],
-    gate: [(2, 7, 5)] * 3,
-    norm: [(2, 7, 5), (5,)],
-}
-OPERATORS = {
-    scan: "tustin::selective_scan",
-    conv: "tustin::causal_conv",
-    gate: "tustin::gated_mean",
-    norm: "tustin::rms_norm",
-}
-each_operator = pytest.mark.parametrize("call", OPERATORS, ids=lambda call: call.__name__)
-Call = Callable[..., Tensor]
-
-
-def tensors_for(call: Call, requires_grad: bool = False) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    tensors = [torch.randn(shape, generator=generator) for shape in SHAPES[call]]
-    if call is scan:
-        tensors[2] = -tensors[2].abs()
-    return [t.requires_grad_(requires_grad) for t in tensors]
+from tests.operators import OPERATORS, Call, each_operator, tensors_for
 
 
 class Seen(TorchDispatchMode):

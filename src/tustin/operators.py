@@ -7,10 +7,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .accelerator import GPUS
+from .checks import check_tensor
+from .transforms import forward_mode, transformed
 
 _PLAIN = (Tensor, torch.nn.Parameter)
+
+_LIBRARY = torch.library.Library("tustin", "FRAGMENT")  # what is registered lives as long as this object
 
 
 def register(
@@ -18,6 +23,7 @@ def register(
     schema: str,
     run: Callable[..., Any],
     fake: Callable[..., Any],
+    definition: Callable[..., Any],
     gradient: Callable[..., Any] | None = None,
     setup_context: Callable[..., None] | None = None,
     devices: Sequence[str] = ("cpu", *GPUS),
@@ -27,13 +33,29 @@ def register(
     torch.compile, torch.export, autocast, profilers and the like see an operator, with its shapes (`fake`) and its
     gradient. It is registered piece by piece, not with `torch.library.custom_op`, and where nothing of that kind is at
     work the function goes straight to `run`: the way through the dispatcher takes as long as a small scan.
+
+    Under a transform of `torch.func` and in forward-mode differentiation the operator is its `definition` in plain
+    PyTorch, which PyTorch can transform in every way; it is as exact, and slower.
+
+    `run` meets only tensors whose memory holds their values: the dispatcher resolves those that are negated lazily,
+    and gives memory to those that are zeros without any.
     """
-    derivative = gradient or _no_second_derivative(name.removesuffix("_backward"))
+    forward = name.removesuffix("_backward")
+    derivative = gradient or _no_second_derivative(forward)
     qualified = f"tustin::{name}"
+
+    def kernel(*arguments: Any) -> Any:
+        for argument in arguments:
+            if isinstance(argument, Tensor):
+                _check_no_tangent(forward, argument)
+        return run(*arguments)
+
     torch.library.define(qualified, schema)
-    torch.library.impl(qualified, devices, run)
+    torch.library.impl(qualified, devices, kernel)
     torch.library.register_fake(qualified, fake)
     torch.library.register_autograd(qualified, derivative, setup_context=setup_context)
+    _LIBRARY.impl(name, definition, "FuncTorchDynamicLayerFrontMode")  # where every transform of torch.func begins
+    _LIBRARY.impl(name, definition, "Batched")  # the older vmap, of autograd.grad(is_grads_batched=True)
     operator = getattr(torch.ops.tustin, name).default
 
     class Direct(torch.autograd.Function):
@@ -50,18 +72,54 @@ def register(
 
     Direct.__name__ = name  # autograd shows it
 
-    def call(*arguments: Any) -> Any:
-        if _observed():
-            return operator(*arguments)
-        needs_gradient = False
+    def dispatch(*arguments: Any) -> Any:
         for argument in arguments:
             if isinstance(argument, Tensor):
-                if type(argument) not in _PLAIN:
-                    return operator(*arguments)
-                needs_gradient |= argument.requires_grad
+                check_tensor(forward, "a gradient", argument)  # the arguments of the user have been checked
+                check_memory(forward, argument)
+        return operator(*arguments)
+
+    def call(*arguments: Any) -> Any:
+        if _observed():
+            return definition(*arguments) if forward_mode() else dispatch(*arguments)
+        needs_gradient = _needs_gradient(arguments)
+        if needs_gradient is None:
+            return dispatch(*arguments)
         return Direct.apply(*arguments) if needs_gradient and torch.is_grad_enabled() else run(*arguments)
 
     return call
+
+
+def pull_back(function: Callable[..., Any], arguments: Sequence[Any], gradient: Any) -> tuple[Tensor, ...]:
+    """The gradients of the tensors among the arguments, in a way that PyTorch can transform again."""
+    places = [i for i, argument in enumerate(arguments) if isinstance(argument, Tensor)]
+
+    def of_the_tensors(*tensors: Tensor) -> Any:
+        complete = list(arguments)
+        for i, tensor in zip(places, tensors, strict=True):
+            complete[i] = tensor
+        return function(*complete)
+
+    _, pull = torch.func.vjp(of_the_tensors, *(arguments[i] for i in places))
+    gradients: tuple[Tensor, ...] = pull(gradient)
+    return gradients
+
+
+def _needs_gradient(arguments: Sequence[Any]) -> bool | None:
+    """Whether one of the tensors requires a gradient; None if the memory of one does not say all there is to know."""
+    needed = False
+    try:
+        for argument in arguments:
+            if type(argument) in _PLAIN:
+                # Where there is no memory, the address is that of the offset from nowhere.
+                if argument.is_neg() or argument.data_ptr() == argument.storage_offset() * argument.itemsize:
+                    return None
+                needed |= argument.requires_grad
+            elif isinstance(argument, Tensor):
+                return None
+    except RuntimeError:  # it has no storage
+        return None
+    return needed
 
 
 def _no_second_derivative(name: str) -> Callable[..., Any]:
@@ -71,6 +129,28 @@ def _no_second_derivative(name: str) -> Callable[..., Any]:
     return refuse
 
 
+def check_memory(name: str, tensor: Tensor) -> None:
+    """Raise if its values are nowhere to be found: PyTorch might look for them all the same."""
+    if torch.compiler.is_compiling() or type(tensor) not in _PLAIN:
+        return
+    if torch._C._functorch.is_batchedtensor(tensor):
+        if not transformed():
+            raise RuntimeError(f"{name}: a tensor was taken out of its vmap; return it from there instead")
+    elif _was_freed(tensor):
+        raise RuntimeError(f"{name}: a tensor of shape {tuple(tensor.shape)} has no memory, its storage was freed")
+
+
+def _was_freed(tensor: Tensor) -> bool:
+    has_values = torch._C._has_storage(tensor) and tensor.numel() > 0 and not tensor._is_zerotensor()
+    return has_values and tensor.untyped_storage().nbytes() == 0
+
+
+def _check_no_tangent(name: str, tensor: Tensor) -> None:
+    """Raise if it has one: an exported program has not gone through `call`, and the kernel would drop it."""
+    if forward_mode() and forward_ad.unpack_dual(tensor).tangent is not None:
+        raise NotImplementedError(f"{name}: inside an exported program only torch.func.jvp can derive forwards")
+
+
 def _observed() -> bool:
     """Whether something wants to see each operator: a tracer, a mode, a function transform, a profiler."""
     return (
@@ -78,6 +158,6 @@ def _observed() -> bool:
         or torch._C._is_tracing()
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._len_torch_function_stack() > 0
-        or torch._C._are_functorch_transforms_active()
+        or transformed()
         or torch._C._autograd._profiler_enabled()
     )

@@ -183,7 +183,7 @@ GOOD: dict[str, Any] = {"x": torch.ones(2, 3, 5), "weight": torch.ones(3, 4), "b
         ({"x": None}, TypeError, "x must be a tensor, got NoneType"),
         ({"weight": [1.0]}, TypeError, "weight must be a tensor, got list"),
         ({"x": torch.ones(2, 3, 5).int()}, TypeError, "x is torch.int32; expected one of float32, float64, bfloat16"),
-        ({"bias": torch.ones(3) + 0j}, TypeError, "bias is torch.complex64; expected one of float32"),
+        ({"bias": torch.ones(3) + 0j}, TypeError, "bias is torch.complex64; .* not supported, expected one of float32"),
         ({"x": torch.ones(3, 5)}, ValueError, r"x has shape \(3, 5\), expected \(batch, D, L\) with L of at least 1"),
         ({"x": torch.ones(2, 3, 0)}, ValueError, r"x has shape \(2, 3, 0\), expected \(batch, D, L\)"),
         (
@@ -195,6 +195,14 @@ GOOD: dict[str, Any] = {"x": torch.ones(2, 3, 5), "weight": torch.ones(3, 4), "b
         ({"weight": torch.ones(3, 0)}, ValueError, r"weight has shape \(3, 0\), .* K of at least 1"),
         ({"bias": torch.ones(4)}, ValueError, r"bias has shape \(4,\), expected \(3,\)"),
         ({"bias": torch.ones(3, device="meta")}, ValueError, "bias is on meta, but x is on cpu"),
+        (
+            {"x": torch.ones(2, 3, 5).to_sparse()},
+            TypeError,
+            "x has the layout torch.sparse_coo; expected a dense tensor",
+        ),
+        ({"silu": None}, TypeError, "silu must be True or False, got None"),
+        ({"reverse": 1}, TypeError, "reverse must be True or False, got 1"),
+        ({"backend": ["native"]}, ValueError, r"unknown backend \['native'\]"),
         ({"backend": "nativ"}, ValueError, "unknown backend 'nativ' .did you mean 'native'.*; known: auto, native"),
     ],
     ids=str,

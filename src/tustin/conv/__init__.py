@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .. import native
 from ..accelerator import GPUS, interpreted, triton_refuses
+from ..checks import check_flags, check_tensor, misshapen
 from ..compiling import assume_constant_result
 from ..discretize.base import unknown
 from . import op, reference
@@ -39,37 +40,31 @@ def causal_conv(
         bias: Added before the SiLU, (D,).
         silu: Apply the SiLU.
         reverse: Look ahead instead of back: the same as flipping x in time, and the output again.
-        backend: "auto", "native" (CPU), "triton" (GPU) or "reference".
+        backend: "auto", "native" (CPU), "triton" (GPU) or "reference". Under the transforms of `torch.func` and in
+            forward-mode differentiation the reference stands in for a fused one.
 
     Returns:
         The output, (batch, D, L) in the dtype of x. Inside, everything is float32, or float64 if an argument is.
     """
-    _check(x, weight, bias)
+    _check(x, weight, bias, silu, reverse)
     return _BACKENDS[_choose(backend, x.device)](x, weight, bias, silu, reverse)
 
 
-def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+def _check(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: bool) -> None:
     for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
         if tensor is None and name == "bias":
             continue
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"causal_conv: {name} must be a tensor, got {type(tensor).__name__}")
-        if tensor.dtype not in native.DTYPES:
-            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in native.DTYPES)
-            raise TypeError(f"causal_conv: {name} is {tensor.dtype}; expected one of {known}")
+        check_tensor("causal_conv", name, tensor)
         if tensor.device != x.device:
             raise ValueError(f"causal_conv: {name} is on {tensor.device}, but x is on {x.device}")
+    check_flags("causal_conv", silu=silu, reverse=reverse)
     if x.ndim != 3 or x.shape[2] == 0:
-        raise ValueError(_misshapen("x", x, "(batch, D, L) with L of at least 1"))
+        raise misshapen("causal_conv", "x", x, "(batch, D, L) with L of at least 1")
     D = x.shape[1]
     if weight.ndim != 2 or weight.shape[0] != D or weight.shape[1] == 0:
-        raise ValueError(_misshapen("weight", weight, f"(D, K) with D = {D}, as x has, and K of at least 1"))
+        raise misshapen("causal_conv", "weight", weight, f"(D, K) with D = {D}, as x has, and K of at least 1")
     if bias is not None and (bias.ndim != 1 or bias.shape[0] != D):
-        raise ValueError(_misshapen("bias", bias, f"({D},)"))
-
-
-def _misshapen(name: str, tensor: Tensor, expected: str) -> str:
-    return f"causal_conv: {name} has shape {tuple(tensor.shape)}, expected {expected}"
+        raise misshapen("causal_conv", "bias", bias, f"({D},)")
 
 
 @assume_constant_result
@@ -77,7 +72,7 @@ def _choose(name: str, device: torch.device) -> str:
     """The name of the backend to use; "auto" takes the fused one of the device, and warns once if it is not there."""
     if name == "auto":
         return _best(device)
-    if name not in _BACKENDS:
+    if not isinstance(name, str) or name not in _BACKENDS:
         raise ValueError(unknown("backend", name, ["auto", *_BACKENDS]))
     if reason := _refusal(name, device):
         raise RuntimeError(f"backend {name!r} cannot be used: {reason}")

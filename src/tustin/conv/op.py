@@ -10,7 +10,8 @@ from torch import Tensor
 
 from .. import native
 from ..accelerator import interpreted
-from ..operators import register
+from ..operators import pull_back, register
+from . import reference
 
 _INTERPRETED = interpreted()
 _CONV = Struct(f"@4i4q{native.TENSOR * 8}")  # TustinConv of csrc/conv.h
@@ -53,6 +54,11 @@ def _backward_fake(
     return torch.empty_like(x), weight.new_empty(weight.shape), like.new_empty(x.shape[1])
 
 
+def _backward_definition(d_out: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    d_x, d_weight, *d_bias = pull_back(reference.conv, arguments, d_out)
+    return d_x, d_weight, d_bias[0] if d_bias else d_weight[:, 0]
+
+
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     *tensors, ctx.silu, ctx.reverse = inputs
     ctx.save_for_backward(*tensors)
@@ -84,10 +90,19 @@ def _triton() -> Any:
 
 _ARGUMENTS = "Tensor x, Tensor weight, Tensor? bias, bool silu, bool reverse"
 
-conv = register("causal_conv", f"({_ARGUMENTS}) -> Tensor", _forward, _forward_fake, _gradient, _setup_context)
+conv = register(
+    "causal_conv",
+    f"({_ARGUMENTS}) -> Tensor",
+    _forward,
+    _forward_fake,
+    reference.conv,
+    _gradient,
+    _setup_context,
+)
 _conv_backward = register(
     "causal_conv_backward",
     f"(Tensor d_out, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor)",
     _backward,
     _backward_fake,
+    _backward_definition,
 )

@@ -80,7 +80,7 @@ def get_method(method: str | Method) -> Method:
     """The rule called `method`; a Method passes through."""
     if isinstance(method, Method):
         return method
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(unknown("method", method, list(METHODS)))
     return METHODS[method]
 

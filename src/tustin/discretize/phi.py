@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..transforms import transformed
+
 # Above 2 the k + m divisions by z of the recurrence shrink rounding errors; near 1 they add up (φ5'' lost 5 digits).
 _SERIES_UP_TO = 2.0
 _SERIES_TERMS = 26  # 2^26/26! < 2^-60: the series is exact to the last bit of a float64
@@ -31,7 +33,9 @@ def phi(k: int, z: Tensor) -> Tensor:
         raise ValueError(f"phi: k must be 0 or more, got {k}")
     if not z.is_floating_point():
         raise TypeError(f"phi: z must be a real floating-point tensor, got {z.dtype}")
-    result: Tensor = _Phi.apply(z.double(), k, 0)
+    # A transform derives the formulas themselves: each recurrence below yields the one for the next m. The node gives
+    # the same numbers, and keeps one tensor for the backward pass where the series would keep dozens.
+    result: Tensor = _evaluate(k, 0, z.double()) if transformed() else _Phi.apply(z.double(), k, 0)
     return result.to(z.dtype)
 
 
@@ -54,7 +58,7 @@ def _evaluate(k: int, m: int, z: Tensor) -> Tensor:
     if k == 0:
         return z.exp()
     near = z.abs() <= _SERIES_UP_TO
-    series = _series(k, m, z.clamp(-_SERIES_UP_TO, _SERIES_UP_TO))
+    series = _series(k, m, z.where(near, 0.0))
     return torch.where(near, series, _recurrence(k, m, z.where(~near, 2 * _SERIES_UP_TO)))
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import native
+from ..checks import check_tensor
 from ..compiling import assume_constant_result
 from ..discretize.base import unknown
 from . import op, reference
@@ -24,14 +25,15 @@ def gated_mean(a: Tensor, b: Tensor, gate: Tensor, *, backend: str = "auto") -> 
         a: Of any shape and strides.
         b: As a.
         gate: As a.
-        backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run.
+        backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run. Under the transforms of
+            `torch.func` and in forward-mode differentiation the reference stands in for it.
 
     Returns:
         The same shape and dtype. "native" computes in float32, or float64 if that is the dtype, and rounds once.
     """
-    _check("gated_mean", "a", a)
+    check_tensor("gated_mean", "a", a)
     for name, tensor in (("b", b), ("gate", gate)):
-        _check("gated_mean", name, tensor)
+        check_tensor("gated_mean", name, tensor)
         if tensor.shape != a.shape:
             raise ValueError(f"gated_mean: {name} has shape {tuple(tensor.shape)}, but a has {tuple(a.shape)}")
         if tensor.dtype != a.dtype:
@@ -48,13 +50,16 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, *, backend: str = "auto") ->
         x: (…, D), of any strides.
         weight: (D,).
         eps: Added to the mean of the squares.
-        backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run.
+        backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run. Under the transforms of
+            `torch.func` and in forward-mode differentiation the reference stands in for it.
 
     Returns:
         The shape of x, in the dtype of the weight. Inside, everything is float32, or float64 if an argument is.
     """
-    _check("rms_norm", "x", x)
-    _check("rms_norm", "weight", weight)
+    check_tensor("rms_norm", "x", x)
+    check_tensor("rms_norm", "weight", weight)
+    if not isinstance(eps, float | int) or isinstance(eps, bool):
+        raise TypeError(f"rms_norm: eps must be a number, got {eps!r}")
     if weight.ndim != 1 or x.shape[-1:] != weight.shape:
         shapes = f"x has shape {tuple(x.shape)} and weight {tuple(weight.shape)}"
         raise ValueError(f"rms_norm: {shapes}, expected (…, D) and (D,)")
@@ -66,14 +71,6 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, *, backend: str = "auto") ->
 def beside(scan_backend: str) -> str:
     """The backend for the model whose scan runs on `scan_backend`: the reference beside the reference."""
     return "reference" if scan_backend == "reference" else "auto"
-
-
-def _check(operator: str, name: str, tensor: Tensor) -> None:
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{operator}: {name} must be a tensor, got {type(tensor).__name__}")
-    if tensor.dtype not in native.DTYPES:
-        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in native.DTYPES)
-        raise TypeError(f"{operator}: {name} is {tensor.dtype}; expected one of {known}")
 
 
 @assume_constant_result

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from .. import native
-from ..operators import register
+from ..operators import pull_back, register
+from . import reference
 
 _GATE_ARGUMENTS = "Tensor a, Tensor b, Tensor gate"
 _NORM_ARGUMENTS = "Tensor x, Tensor weight, float eps"
@@ -23,7 +24,7 @@ _NORM = Struct("@3i2qd6P")  # TustinNorm
 
 def _run_gate(name: str, a: Tensor, b: Tensor, gate: Tensor, *rest: Tensor | None) -> None:
     """Call the library; `rest` are the tensors after gate."""
-    pointers = [native.address(t) for t in (a, b, gate, *rest)]
+    pointers = map(native.address, (a, b, gate, *rest))
     arguments = _GATE.pack(native.DTYPES[gate.dtype], native.threads(), gate.numel(), *pointers)
     native.call(name, arguments, "gated_mean")
 
@@ -50,6 +51,17 @@ def _gate_backward_fake(d_out: Tensor, a: Tensor, b: Tensor, gate: Tensor) -> tu
     return _gate_forward_fake(a, b, gate), _gate_forward_fake(a, b, gate)
 
 
+def _gate_definition(*arguments: Tensor) -> Tensor:
+    """Rounded once, as by the kernel."""
+    dtype = arguments[0].dtype
+    return reference.gated_mean(*(t.to(torch.promote_types(dtype, torch.float32)) for t in arguments)).to(dtype)
+
+
+def _gate_backward_definition(d_out: Tensor, *arguments: Tensor) -> tuple[Tensor, Tensor]:
+    d_sum, _, d_gate = pull_back(_gate_definition, arguments, d_out)
+    return d_sum, d_gate
+
+
 def _gate_setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
@@ -64,6 +76,7 @@ gated_mean = register(
     f"({_GATE_ARGUMENTS}) -> Tensor",
     _gate_forward,
     _gate_forward_fake,
+    _gate_definition,
     _gate_gradient,
     _gate_setup_context,
     devices=["cpu"],
@@ -73,6 +86,7 @@ _gated_mean_backward = register(
     f"(Tensor d_out, {_GATE_ARGUMENTS}) -> (Tensor, Tensor)",
     _gate_backward,
     _gate_backward_fake,
+    _gate_backward_definition,
     devices=["cpu"],
 )
 
@@ -84,7 +98,7 @@ def _run_norm(name: str, eps: float, x: Tensor, weight: Tensor, *rest: Tensor | 
     """Call the library; `rest` are the tensors after weight."""
     D = weight.shape[0]
     numbers = native.DTYPES[x.dtype], native.DTYPES[weight.dtype], native.threads(), x.numel() // max(D, 1), D, eps
-    native.call(name, _NORM.pack(*numbers, *(native.address(t) for t in (x, weight, *rest))), "rms_norm")
+    native.call(name, _NORM.pack(*numbers, *map(native.address, (x, weight, *rest))), "rms_norm")
 
 
 def _norm_forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -110,6 +124,10 @@ def _norm_backward_fake(d_out: Tensor, x: Tensor, weight: Tensor, eps: float) ->
     return torch.empty_like(x, memory_format=layout), torch.empty_like(weight, memory_format=layout)
 
 
+def _norm_backward_definition(d_out: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+    return pull_back(reference.rms_norm, arguments, d_out)
+
+
 def _norm_setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, weight, ctx.eps = inputs
     ctx.save_for_backward(x, weight)
@@ -124,6 +142,7 @@ rms_norm = register(
     f"({_NORM_ARGUMENTS}) -> Tensor",
     _norm_forward,
     _norm_forward_fake,
+    reference.rms_norm,
     _norm_gradient,
     _norm_setup_context,
     devices=["cpu"],
@@ -133,5 +152,6 @@ _rms_norm_backward = register(
     f"(Tensor d_out, {_NORM_ARGUMENTS}) -> (Tensor, Tensor)",
     _norm_backward,
     _norm_backward_fake,
+    _norm_backward_definition,
     devices=["cpu"],
 )

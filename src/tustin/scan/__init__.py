@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..checks import check_flags
 from ..discretize import Method, get_method
 from .backends import BACKENDS, choose
 from .checks import check_arguments, check_values, compute_dtype
@@ -49,7 +50,8 @@ def selective_scan(
         return_last_state: Also return the state after the last token.
         method: Name of a registered discretization, or a `Method`.
         reverse: Walk from the last token to the first; the "last" state is then the one at token 0.
-        backend: "auto", or one of `BACKENDS` by name.
+        backend: "auto", or one of `BACKENDS` by name. Under the transforms of `torch.func` and in forward-mode
+            differentiation the reference stands in for a fused one: it is as exact, and slower.
         initial_state: State before the first token, (batch, D, N); zero if not given. For a rule of p > 1 input
             samples (batch, D, N, p): the state, then the p−1 newest products B u. Such is the last state, too.
 
@@ -70,6 +72,8 @@ def selective_scan(
         "initial_state": initial_state,
     }
     check_arguments(tensors, rule)
+    flags = {"delta_softplus": delta_softplus, "return_last_state": return_last_state, "reverse": reverse}
+    check_flags("selective_scan", **flags)
     dtype = compute_dtype(tensors)
     chosen = BACKENDS[choose(backend, u.device, rule, dtype)]
     out, last_state = chosen.scan(

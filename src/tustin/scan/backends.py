@@ -80,14 +80,14 @@ BACKENDS: dict[str, Backend] = {
 @assume_constant_result
 def choose(name: str, device: torch.device, method: Method, dtype: torch.dtype = torch.float32) -> str:
     """The name of the backend to use; "auto" takes the fused one of the device, and warns once where that cannot."""
+    if not isinstance(name, str) or name not in ("auto", *BACKENDS):
+        raise ValueError(unknown("backend", name, ["auto", *BACKENDS]))
     return _chosen(name, device, method, dtype)
 
 
 @functools.cache
 def _chosen(name: str, device: torch.device, method: Method, dtype: torch.dtype) -> str:
     """Cached: asking takes time, and the warning should come once for each kind of call."""
-    if name not in ("auto", *BACKENDS):
-        raise ValueError(unknown("backend", name, ["auto", *BACKENDS]))
     fused = "triton" if device.type in GPUS or interpreted() else "native"
     wanted = fused if name == "auto" else name
     reason = BACKENDS[wanted].cannot(device, method, dtype)

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from ..checks import check_tensor, misshapen
 from ..discretize import Method
 
+_OPTIONAL = ("D", "z", "delta_bias", "initial_state")
 _values_checked = os.environ.get("TUSTIN_CHECK_VALUES", "0") not in ("", "0")
 
 
@@ -30,21 +32,21 @@ def check_values(enabled: bool = True) -> Iterator[None]:
 
 def compute_dtype(tensors: Mapping[str, Tensor | None]) -> torch.dtype:
     """float32, or float64 if any argument is."""
-    double = any(t.dtype == torch.float64 for t in tensors.values() if t is not None)
-    return torch.float64 if double else torch.float32
+    dtypes = [t.dtype for t in tensors.values() if t is not None]
+    return torch.float64 if torch.float64 in dtypes else torch.float32
 
 
 def check_arguments(tensors: Mapping[str, Tensor | None], method: Method) -> None:
     """Raise unless the arguments of `selective_scan` fit together; u and A set what the others must be."""
-    for name, tensor in tensors.items():
-        _check_kind(name, tensor, required=name in ("u", "delta", "A", "B", "C"))
-    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    given = {name: t for name, t in tensors.items() if not (t is None and name in _OPTIONAL)}
+    for name, tensor in given.items():
+        check_tensor("selective_scan", name, tensor)
     u, A = given["u"], given["A"]
     if u.ndim != 3 or u.shape[2] == 0:
-        raise ValueError(_misshapen("u", u, "(batch, D, L) with L of at least 1"))
+        raise misshapen("selective_scan", "u", u, "(batch, D, L) with L of at least 1")
     batch, D, L = u.shape
     if A.ndim != 2 or A.shape[0] != D or A.shape[1] == 0:
-        raise ValueError(_misshapen("A", A, f"(D, N) with D = {D}, as u has, and N of at least 1"))
+        raise misshapen("selective_scan", "A", A, f"(D, N) with D = {D}, as u has, and N of at least 1")
     N = A.shape[1]
 
     exact = {
@@ -59,24 +61,12 @@ def check_arguments(tensors: Mapping[str, Tensor | None], method: Method) -> Non
         if tensor.device != device:
             raise ValueError(f"selective_scan: {name} is on {tensor.device}, but u is on {device}")
         if name in exact and tensor.shape != exact[name]:
-            raise ValueError(_misshapen(name, tensor, str(exact[name])))
+            raise misshapen("selective_scan", name, tensor, str(exact[name]))
     for name in ("B", "C"):
         _check_input_matrix(name, given[name], batch, D, L, N)
     if _values_checked:
         for name, tensor in given.items():
             _check_finite(name, tensor)
-
-
-def _check_kind(name: str, tensor: object, required: bool) -> None:
-    if tensor is None and not required:
-        return
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"selective_scan: {name} must be a tensor, got {type(tensor).__name__}")
-    dtype = tensor.dtype
-    if dtype.is_complex:
-        raise TypeError(f"selective_scan: {name} is {dtype}; complex systems are not supported, it must be real")
-    if not dtype.is_floating_point:
-        raise TypeError(f"selective_scan: {name} is {dtype}; expected a floating-point tensor")
 
 
 def _check_input_matrix(name: str, tensor: Tensor, batch: int, D: int, L: int, N: int) -> None:
@@ -85,7 +75,7 @@ def _check_input_matrix(name: str, tensor: Tensor, batch: int, D: int, L: int, N
     expected = {2: (D, N), 3: (batch, N, L), 4: (batch, *shape[1:2], N, L)}.get(len(shape))
     if shape != expected or (len(shape) == 4 and (shape[1] == 0 or D % shape[1])):
         forms = f"(D, N) = {(D, N)}, (batch, N, L) = {(batch, N, L)} or (batch, G, N, L) = ({batch}, G, {N}, {L})"
-        raise ValueError(_misshapen(name, tensor, f"{forms} with G dividing {D}"))
+        raise misshapen("selective_scan", name, tensor, f"{forms} with G dividing {D}")
 
 
 def _check_finite(name: str, tensor: Tensor) -> None:
@@ -98,7 +88,3 @@ def _check_finite(name: str, tensor: Tensor) -> None:
             f"selective_scan: {name} has {bad} non-finite value{'s'[: bad > 1]}, the first is {value} at index {at}; "
             "every value must be finite"
         )
-
-
-def _misshapen(name: str, tensor: Tensor, expected: str) -> str:
-    return f"selective_scan: {name} has shape {tuple(tensor.shape)}, expected {expected}"

@@ -121,12 +121,15 @@ def backward(
         *_head(u, delta, A, B, C, z, delta_softplus, method, reverse),
         *fields(None),  # out
         *map(address, (A, D, delta_bias, initial_state, None, chunk_states)),
-        *(number for t in (d_out, gradients["u"], gradients["delta"], gradients.get("z")) for number in fields(t)),
+        *fields(d_out),
+        *fields(gradients["u"]),
+        *fields(gradients["delta"]),
+        *fields(gradients.get("z")),
         *_matrix(gradients["B"]),
         *_matrix(gradients["C"]),
         address(d_last_state),
-        *(address(gradients.get(name)) for name in ("initial_state", "A", "D", "delta_bias")),
-        *(partial[name] for name in ("A", "B", "C", "D", "delta_bias")),
+        *map(address, map(gradients.get, ("initial_state", "A", "D", "delta_bias"))),
+        *map(partial.__getitem__, ("A", "B", "C", "D", "delta_bias")),
     )
     for name, matrix in (("B", B), ("C", C)):
         gradients[name] = gradients[name].to(matrix.dtype)
@@ -169,7 +172,7 @@ def _matrix(matrix: Tensor) -> tuple[int, ...]:
 
 def _dense(*tensors: Any) -> tuple[Any, ...]:
     """Contiguous, as the library wants all but the large tensors."""
-    return tuple(t if t is None else t.contiguous() for t in tensors)
+    return tuple([t if t is None else t.contiguous() for t in tensors])
 
 
 def _run(function: str, *numbers: int) -> None:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from ..accelerator import interpreted
-from ..discretize import Method
+from ..discretize import Method, get_method
 from ..native import in_huge_pages
-from ..operators import register
-from . import native
+from ..operators import check_memory, pull_back, register
+from . import native, reference
 
 _INTERPRETED = interpreted()
 _GRADIENTS = ("u", "delta", "A", "B", "C", "D", "z", "delta_bias", "initial_state")
@@ -69,6 +69,14 @@ def _forward_fake(u: Tensor, delta: Tensor, A: Tensor, *others: Any) -> tuple[Te
     return torch.empty_like(u), last_state, _empty_chunk_states(u, A, keep_states)
 
 
+def _definition(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The same in plain PyTorch, which needs no states to be kept."""
+    *tensors, delta_softplus, method, reverse, _ = arguments
+    u, _, A, *_ = tensors
+    how = {"delta_softplus": delta_softplus, "method": get_method(method), "reverse": reverse}
+    return *reference.scan(*tensors, dtype=A.dtype, **how), _empty_chunk_states(u, A, keep=False)
+
+
 def _backward(
     d_out: Tensor,
     d_last_state: Tensor | None,
@@ -104,7 +112,7 @@ def _backward(
         reverse,
         chunk_states,
     )
-    return tuple(gradients[name] for name in _GRADIENTS if name in gradients)
+    return tuple([gradients[name] for name in _GRADIENTS if name in gradients])
 
 
 def _backward_fake(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) -> list[Tensor]:
@@ -115,6 +123,16 @@ def _backward_fake(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) 
         for name, t in tensors.items()
         if t is not None
     ]
+
+
+def _backward_definition(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) -> tuple[Tensor, ...]:
+    *arguments, _ = arguments
+
+    def scan(*arguments: Any) -> tuple[Tensor, ...]:
+        out, last_state, _ = _definition(*arguments, False)
+        return (out,) if d_last_state is None else (out, last_state)
+
+    return pull_back(scan, arguments, (d_out,) if d_last_state is None else (d_out, d_last_state))
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -134,7 +152,7 @@ def _gradient(ctx: Any, d_out: Tensor | None, d_last_state: Tensor | None, _: An
     gradients = iter(
         _scan_backward(d_out, d_last_state, *tensors, ctx.delta_softplus, ctx.method, ctx.reverse, chunk_states)
     )
-    return *(next(gradients) if given else None for given in ctx.given), None, None, None, None
+    return *[next(gradients) if given else None for given in ctx.given], None, None, None, None
 
 
 _TENSORS = "Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, Tensor? delta_bias"
@@ -145,6 +163,7 @@ _scan = register(
     f"({_ARGUMENTS}, bool keep_states) -> (Tensor, Tensor, Tensor)",
     _forward,
     _forward_fake,
+    _definition,
     _gradient,
     _setup_context,
 )
@@ -153,6 +172,7 @@ _scan_backward = register(
     f"(Tensor d_out, Tensor? d_last_state, {_ARGUMENTS}, Tensor chunk_states) -> Tensor[]",
     _backward,
     _backward_fake,
+    _backward_definition,
 )
 
 
@@ -173,18 +193,21 @@ def scan(
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:
     """The scan through the operator. Small tensors are brought to `dtype` here, the large ones inside the kernel."""
-    A = A if A.dtype == dtype else A.to(dtype)
-    D, delta_bias, initial_state = (
-        t if t is None or t.dtype == dtype else t.to(dtype) for t in (D, delta_bias, initial_state)
-    )
+    A, D, delta_bias, initial_state = [
+        t if t is None or t.dtype == dtype else _converted(t, dtype) for t in (A, D, delta_bias, initial_state)
+    ]
     tensors = (u, delta, A, B, C, D, z, delta_bias, initial_state)
-    keep_states = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    keep_states = torch.is_grad_enabled() and True in [t.requires_grad for t in tensors if t is not None]
     out, last_state, _ = _scan(*tensors, delta_softplus, method.name, reverse, keep_states)
     return out, last_state
 
 
+def _converted(t: Tensor, dtype: torch.dtype) -> Tensor:
+    check_memory("selective_scan", t)
+    return t.to(dtype)
+
+
 def _empty_chunk_states(u: Tensor, A: Tensor, keep: bool) -> Tensor:
     """Room for (batch, chunks, N, D) states, or for none."""
-    chunk = _kernels(u).chunk_length()
-    chunks = (u.shape[2] + chunk - 1) // chunk if keep else 0
+    chunks = -(-u.shape[2] // _kernels(u).chunk_length()) if keep else 0
     return A.new_empty(u.shape[0], chunks, A.shape[1], u.shape[1])

@@ -1,0 +1,35 @@
+"""What every operator insists on: each mistake is one sentence that names the argument and what was expected."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .native import DTYPES
+
+_KNOWN = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+
+
+def check_tensor(operator: str, name: str, tensor: object) -> None:
+    """Raise unless it is a dense tensor of one of `DTYPES`."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{operator}: {name} must be a tensor, got {type(tensor).__name__}")
+    dtype = tensor.dtype
+    if dtype not in DTYPES:
+        complex_numbers = "complex numbers are not supported, " if dtype.is_complex else ""
+        raise TypeError(f"{operator}: {name} is {dtype}; {complex_numbers}expected one of {_KNOWN}")
+    if tensor.layout is not torch.strided:
+        raise TypeError(f"{operator}: {name} has the layout {tensor.layout}; expected a dense tensor, torch.strided")
+    if tensor.is_nested:
+        raise TypeError(f"{operator}: {name} is a nested tensor; expected one of a single shape")
+
+
+def check_flags(operator: str, **flags: bool) -> None:
+    """Raise unless each is True or False."""
+    for name, value in flags.items():
+        if value is not True and value is not False:
+            raise TypeError(f"{operator}: {name} must be True or False, got {value!r}")
+
+
+def misshapen(operator: str, name: str, tensor: Tensor, expected: str) -> ValueError:
+    return ValueError(f"{operator}: {name} has shape {tuple(tensor.shape)}, expected {expected}")
