@@ -438,10 +438,10 @@ def _run_train(args: argparse.Namespace) -> None:
 
 def recipe_settings(recipe: str, words: list[str]) -> Config | None:
     """The recipe with what the command line changes; None if it only asked to print something."""
-    from .train import config
+    from .train import settings
 
     try:
-        return config.parse(recipe, [word for word in words if word != "--debug"])
+        return settings.parse(recipe, [word for word in words if word != "--debug"])
     except SystemExit:  # --help or --print_config has printed
         return None
     except (argparse.ArgumentError, ValueError, FileNotFoundError) as error:

@@ -107,7 +107,7 @@ def read_image(path: Path, mode: str) -> Image.Image:
         raise ValueError(f"cannot read the image {str(path)!r}: {reason}") from error
 
 
-def folder(path: str | Path, training: bool, num_classes: int | None = None) -> Images:
+def folder(path: str | Path, training: bool) -> Images:
     """The images of `path`/train or `path`/val, a folder for each class. ImageNet-1k is such a folder."""
     from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
@@ -115,8 +115,6 @@ def folder(path: str | Path, training: bool, num_classes: int | None = None) -> 
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {str(path)!r}; data.path must name one with train/ and val/")
     classes = _classes(root / "train")
-    if num_classes is not None and len(classes) != num_classes:
-        raise ValueError(f"{str(root / 'train')!r} has {len(classes)} classes, data.num_classes is {num_classes}")
     part = root / ("train" if training else "val")
     different = sorted(set(classes) ^ set(_classes(part)))
     if different:

@@ -17,7 +17,7 @@ from ..data.masks import UNLABELLED, MaskedImages, masked_folder
 from ..models import Diagnosis, diagnose, save
 from ..models.segmenter import Segmenter
 from .classification import model_of
-from .config import Config, DataConfig, SegmentationConfig, refuse_settings_of_classification
+from .config import Config, DataConfig, SegmentationConfig
 from .evaluation import Evaluation
 from .metrics import METRICS, Gather
 
@@ -31,7 +31,6 @@ class Segmentation:
     primary = METRICS["miou"]
 
     def __init__(self, config: Config) -> None:
-        refuse_settings_of_classification(config)
         self.settings, self.smoothing = config.segmentation, config.optim.smoothing
         train, held_out = open_data(config.data, training=True), open_data(config.data, training=False)
         self.class_names = train.classes
