@@ -107,9 +107,31 @@ def test_more_classes_than_a_palette_holds():
     assert np.array_equal(np.asarray(picture), values)
 
 
-def test_images_of_one_name_do_not_overwrite_each_other():
-    paths = [Path("a/x.jpg"), Path("b/x.png"), Path("y.png")]
-    assert names_for(paths) == ["x-1", "x-2", "y"]
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (["a/x.jpg", "b/x.png", "y.png"], ["x-1", "x-2", "y"]),
+        (["a.png", "a.jpg", "a-1.png"], ["a-2", "a-3", "a-1"]),
+        (["a-1.png", "a.png", "b/a-1.png", "b/a.png"], ["a-1-1", "a-2", "a-1-2", "a-3"]),
+        (["a.png", "A.jpg", "b.png"], ["a-1", "A-2", "b"]),
+        (["a.png", "a.png"], ["a-1", "a-2"]),
+        (["out/a.png", "out/a-mask.png"], ["a-1", "a-mask"]),
+        (["out/a.png", "out/a-mask.png", "out/a-1-mask.png"], ["a-2", "a-mask", "a-1-mask"]),
+    ],
+)
+def test_no_picture_overwrites_another_or_an_image(given, names):
+    assert names_for([Path(name) for name in given], Path("out"), ["-mask.png", "-overlay.png"]) == names
+
+
+def test_images_beside_the_masks_stay(trained, tmp_path):
+    shapes, checkpoint = trained
+    picture = opened(shapes / "images" / "training" / "0.png")
+    for name in ("a.png", "a.bmp", "a-1.png", "a-mask.png"):
+        picture.save(tmp_path / name)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    assert main(["predict", str(tmp_path), "--checkpoint", str(checkpoint), "--out", str(tmp_path)]) == 0
+    assert all(file.read_bytes() == content for file, content in before.items())
+    assert len(list(tmp_path.iterdir())) == 4 + 2 * 4
 
 
 def test_mistakes_are_one_line(trained, tmp_path, capsys):

@@ -155,21 +155,21 @@ def _add_commands(
 
 
 def print_json(facts: object) -> None:
-    """Strict JSON: an infinite number becomes the string "inf" or "-inf", which `float` reads back."""
+    """Strict JSON: a number that is not finite becomes the string "inf", "-inf" or "nan", which `float` reads back."""
     print(as_json(facts, utf8=(sys.stdout.encoding or "").lower().replace("-", "") == "utf8"))
 
 
 def as_json(facts: object, *, utf8: bool) -> str:
     """The text of `print_json`; where the letters of all languages cannot be written, they are escaped."""
-    return json.dumps(_without_infinities(facts), indent=2, ensure_ascii=not utf8, allow_nan=False)
+    return json.dumps(_finite(facts), indent=2, ensure_ascii=not utf8, allow_nan=False)
 
 
-def _without_infinities(value: Any) -> Any:
+def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_infinities(item) for key, item in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_infinities(item) for item in value]
-    return str(value) if isinstance(value, float) and math.isinf(value) else value
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_rich(render: Callable[[int], Sequence[Any]]) -> None:

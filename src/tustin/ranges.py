@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -29,7 +30,7 @@ class Range:
     below: bool = False
 
     def __contains__(self, value: float) -> bool:
-        if not math.isfinite(value) or not self.least <= value <= self.most:
+        if not abs(value) < math.inf or not self.least <= value <= self.most:
             return False
         return not (self.above and value == self.least) and not (self.below and value == self.most)
 
@@ -54,12 +55,12 @@ def check(owner: Any, values: Mapping[str, Any], prefix: str = "", without: Coll
 
     The message has the name after `prefix`. Arguments in `without` are as unknown as others.
     """
-    kinds = get_type_hints(owner, include_extras=True)
+    kinds = _hints(owner)
     known = [name for name in kinds if name != "return" and name not in without]
     for name, value in values.items():
         if name not in known:
             raise ValueError(unknown("argument", f"{prefix}{name}", known))
-        if not _fits(kinds[name], value):
+        if not _fits(kinds[name])(value):
             shown = repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."
             raise ValueError(f"{prefix}{name} must be {expected(kinds[name])}, got {shown}")
 
@@ -69,24 +70,37 @@ def expected(kind: Any) -> str:
     return " or ".join(_expected(kind))
 
 
-def _fits(kind: Any, value: Any) -> bool:
+@cache
+def _hints(owner: Any) -> dict[str, Any]:
+    return get_type_hints(owner, include_extras=True)
+
+
+@cache
+def _fits(kind: Any) -> Callable[[Any], bool]:
+    """Whether a value is of a kind, as a function: large files ask it a million times."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        fits = _fits(parts[0], value)
-        return fits and all(value in extra for extra in parts[1:] if isinstance(extra, Range))
+        fits, allowed = _fits(parts[0]), range_of(kind)
+        return fits if allowed is None else lambda value: fits(value) and value in allowed
+    inner = [_fits(part) for part in parts] if origin in (Union, types.UnionType, tuple, Sequence) else []
     if origin in (Union, types.UnionType):
-        return any(_fits(part, value) for part in parts)
-    if origin is Literal:
-        return isinstance(value, str) and value in parts
+        return lambda value: any(fits(value) for fits in inner)
     if origin is tuple:
-        return isinstance(value, list | tuple) and len(value) == len(parts) and all(map(_fits, parts, value))
+        return lambda value: (
+            isinstance(value, list | tuple)
+            and len(value) == len(inner)
+            and all(fits(item) for fits, item in zip(inner, value, strict=True))
+        )
     if origin is Sequence:
-        return isinstance(value, list | tuple) and all(_fits(parts[0], item) for item in value)
-    if kind is float:
-        return isinstance(value, Real) and not isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, Integral) and not isinstance(value, bool)
-    return kind is Any or isinstance(value, type(None) if kind is None else origin or kind)
+        return lambda value: isinstance(value, list | tuple) and all(map(inner[0], value))
+    if origin is Literal:
+        return lambda value: isinstance(value, str) and value in parts
+    if kind is Any:
+        return lambda value: True
+    number = {int: Integral, float: Real}.get(kind)
+    if number:
+        return lambda value: isinstance(value, number) and not isinstance(value, bool)
+    return lambda value: isinstance(value, origin or kind)
 
 
 def _expected(kind: Any) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from .batches import Batch, Key
+from .pictures import read_image
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Transform: TypeAlias = Callable[[Image.Image], Tensor]
@@ -95,16 +95,6 @@ class Images:
         if not isinstance(source, Path):
             return Image.fromarray(source).convert(self.mode)
         return read_image(source, self.mode)
-
-
-def read_image(path: Path, mode: str) -> Image.Image:
-    """The image in the mode "RGB" or "L"; what cannot be read is a ValueError that names the file."""
-    try:
-        with warnings.catch_warnings(action="ignore"), Image.open(path) as image:  # odd metadata is no concern
-            return image.convert(mode)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ValueError(f"cannot read the image {str(path)!r}: {reason}") from error
 
 
 def folder(path: str | Path, training: bool) -> Images:

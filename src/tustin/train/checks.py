@@ -118,7 +118,7 @@ def _insist(name: str, value: object, usual: object, where: str) -> None:
 
 def _check_names(config: Config) -> None:
     """Names that timm would refuse with an assertion, or take for something else."""
-    known = list_optimizers()
+    known = [str(name) for name in list_optimizers()]
     if config.optim.name not in known:
         raise ValueError(unknown("optimizer (optim.name)", config.optim.name, known))
     auto = config.augment.auto

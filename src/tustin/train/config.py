@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
+from ..models.detector import Boxes
+from ..models.vim import Width
 from ..ranges import Range
 from .checks import check_config
 
@@ -30,7 +32,6 @@ __all__ = [
 COUNTED = 10**9
 Count: TypeAlias = Annotated[int, Range(1, COUNTED)]
 Seed: TypeAlias = Annotated[int, Range(0, 2**63 - 1)]
-Width: TypeAlias = Annotated[int, Range(1, 2**14)]
 Share: TypeAlias = Annotated[float, Range(0, 1)]
 Scale: TypeAlias = Annotated[float, Range(0, 100, above=True)]
 Rate: TypeAlias = Annotated[float, Range(0, 1000)]
@@ -67,7 +68,7 @@ class DataConfig:
     """Where they are; digits need none."""
     num_classes: Annotated[int, Range(1, 2**24)] | None = None
     """How many classes the data must have; by default as many as they have."""
-    crop_pct: Annotated[float, Range(0, 1, above=True)] | None = None
+    crop_pct: Annotated[float, Range(0.05, 1)] | None = None
     """Share of the side that evaluation keeps of an image; by default the model's."""
     seed: Seed | None = None
     """Seed of the order of samples and of augmentation; by default the seed of the run."""
@@ -145,9 +146,9 @@ class DetectionConfig:
     """Width of the feature pyramid and of the heads' convolutions."""
     hidden: Width = 1024
     """Width of the linear layer of each stage of the cascade."""
-    proposals: Annotated[int, Range(1, 100_000)] = 1000
+    proposals: Boxes = 1000
     """Boxes of an image that the cascade looks at."""
-    samples: Annotated[int, Range(1, 100_000)] = 512
+    samples: Boxes = 512
     """How many of them it is trained on."""
 
 

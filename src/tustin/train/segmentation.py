@@ -16,6 +16,7 @@ from ..data.mask_transforms import ForEvaluation, ForTraining
 from ..data.masks import UNLABELLED, MaskedImages, masked_folder
 from ..models import Diagnosis, diagnose, save
 from ..models.segmenter import Segmenter
+from ..ranges import check
 from .classification import model_of
 from .config import Config, DataConfig, SegmentationConfig
 from .evaluation import Evaluation
@@ -109,7 +110,9 @@ def evaluation_of(model: Segmenter, data: DataConfig, settings: Mapping[str, Any
 def settings_of(settings: Mapping[str, Any]) -> SegmentationConfig:
     """Those of segmentation among all the settings of a run, by their dotted names."""
     prefix = "segmentation."
-    return SegmentationConfig(**{name[len(prefix) :]: settings[name] for name in settings if name.startswith(prefix)})
+    own = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
+    check(SegmentationConfig, own, prefix)  # a checkpoint may come from a stranger
+    return SegmentationConfig(**own)
 
 
 def segment_each(model: Any, batch: Batch, settings: SegmentationConfig) -> list[Tensor]:

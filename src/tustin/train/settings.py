@@ -114,7 +114,7 @@ def _sentences() -> Iterator[None]:
 # --- YAML -------------------------------------------------------------------------------------------------------------
 
 
-class _PlainLoader(yaml.SafeLoader):
+class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
     """YAML without what no recipe needs: aliases, which a few lines can unfold into gigabytes, and repeated keys."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
