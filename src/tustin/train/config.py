@@ -104,7 +104,7 @@ class AugmentConfig:
     """Alpha of cutmix."""
     shift: Annotated[int, Range(0, 7)] = 0
     """Digits only: largest shift in pixels, in every direction."""
-    repeats: Count = 1
+    repeats: Annotated[int, Range(1, 100)] = 1
     """How often an epoch shows a sample, each time augmented anew; it shows fewer different ones then."""
 
 

@@ -107,7 +107,7 @@ def _sentences() -> Iterator[None]:
         kind = kinds().get(named[1]) if named else None
         if not named or not kind:
             raise ValueError(text) from error
-        value = re.split(r"\b[Vv]alue: ", text)[-1]
+        value = re.split(r"\b[Vv]alue: ?", text)[-1] or "nothing"
         raise ValueError(f"{named[1]} must be {expected(kind)}, got {value}") from error
 
 
