@@ -494,9 +494,15 @@ def _configure_eval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--segmentation.window", dest="window", choices=("whole", "slide"), help="by default as in training"
     )
-    parser.add_argument("--batch-size", type=int, help="images at once (default: 128 to classify, or else 8)")
-    parser.add_argument("--workers", type=int, default=0, help="processes that load images (default: 0)")
+    parser.add_argument(
+        "--batch-size", type=info.at_least_one, help="images at once (default: 128 to classify, or else 8)"
+    )
+    parser.add_argument("--workers", type=_workers, default=0, help="processes that load images (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _workers(text: str) -> int:
+    return 0 if text == "0" else info.at_least_one(text)
 
 
 def _run_eval(args: argparse.Namespace) -> None:

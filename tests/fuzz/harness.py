@@ -20,7 +20,7 @@ from typing import Any
 from tustin.cli import main
 
 FUZZERS = 7
-CASES = max(1, int(os.environ.get("TUSTIN_FUZZ_CASES", "280")) // FUZZERS)
+CASES = max(1, int(os.environ.get("TUSTIN_FUZZ_CASES", "210")) // FUZZERS)
 """Of each fuzzer."""
 SECONDS = 120
 """After which a command counts as hanging: no case needs more than a few."""

@@ -90,6 +90,9 @@ def test_print_config(capsys):
         (["train", "digits", "--model.name", "vim_tinny"], 1, ["unknown model 'vim_tinny'"]),
         (["train", "digits", "--model.discretization", "bill"], 1, ["did you mean 'bil'"]),
         (["eval", "nowhere.safetensors"], 1, ["nowhere.safetensors"]),
+        (["eval", "nowhere.safetensors", "--batch-size", "-1"], 2, ["--batch-size", "at least 1"]),
+        (["eval", "nowhere.safetensors", "--workers", "-1"], 2, ["--workers", "at least 1"]),
+        (["predict", "a.png", "--checkpoint", "b", "--score", "nan"], 2, ["--score", "from 0 to 1, got 'nan'"]),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys, argv, code, words):
