@@ -11,6 +11,7 @@ from tests.data.masked_shapes import CLASSES, write_masked_shapes
 from tests.train.small_segmentation import small_segmentation
 from tustin import predict_masks
 from tustin.cli import main
+from tustin.models import describe, load, save
 from tustin.predict import names_for
 from tustin.train import train
 
@@ -156,3 +157,25 @@ def test_mistakes_are_one_line(trained, tmp_path, capsys):
     assert (tmp_path / "out" / "0-mask.png").exists()
     assert main(["eval", str(checkpoint), "--data.name", "folder", "--data.path", str(shapes)]) == 1
     assert "segmentation needs data.name ade20k or masks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ({"segmentation.window_stride": 0}, "segmentation.window_stride must be a whole number from 1"),
+        ({"segmentation.short_side": 10**9}, "segmentation.short_side must be a whole number from 1"),
+        ({"segmentation.colour": 1}, "unknown argument 'segmentation.colour'"),
+        ({"data.unlabelled": "0"}, "data.unlabelled must be a whole number from 0"),
+    ],
+)
+def test_settings_in_a_checkpoint_are_checked(trained, tmp_path, capsys, setting, why):
+    shapes, checkpoint = trained
+    model, settings = load(checkpoint), describe(checkpoint)["metadata"]["config"] | setting
+    save(model, tmp_path / "a.safetensors", metadata={"config": settings})
+    image = str(shapes / "images" / "training" / "0.png")
+    argv = ["--checkpoint", str(tmp_path / "a.safetensors"), "--out", str(tmp_path / "out")]
+    for command in (["predict", image, *argv], ["eval", argv[1]]):
+        assert main(command) == 1
+        err = capsys.readouterr().err
+        assert why in err
+        assert err.count("\n") == 1

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+import tustin
 from tests.data.pictures import write_images
 from tustin.cli import main
 from tustin.train import display, recipes
@@ -99,3 +100,16 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys, argv, code, words)
     monkeypatch.chdir(tmp_path)
     assert main(argv) == code
     assert_one_error_line(capsys, *words)
+
+
+def test_eval_fetches_nothing_that_only_a_checkpoint_names(tmp_path, capsys, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("a download was tried")
+
+    monkeypatch.setattr("torchvision.datasets.cifar.download_and_extract_archive", refuse)
+    model = tustin.create_model("vim_nano_patch4_32", depth=1, embed_dim=16)
+    config = {"data.name": "cifar10", "data.path": str(tmp_path / "elsewhere")}
+    tustin.save(model, tmp_path / "a.safetensors", metadata={"config": config})
+    assert main(["eval", str(tmp_path / "a.safetensors")]) == 1
+    assert_one_error_line(capsys, "cifar10 is not in", "elsewhere")
+    assert not (tmp_path / "elsewhere").exists()

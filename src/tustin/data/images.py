@@ -139,7 +139,7 @@ def cifar(name: str, path: str | Path, training: bool, download: bool) -> Images
             f"same command, or torchvision.datasets.{kind.__name__}(PATH, download=True), and copy the folder"
         ) from error
     except RuntimeError as error:
-        hint = "its files are damaged" if download else "--data.download true fetches it"
+        hint = "its files are damaged" if download else "with --data.download true 'tustin train' fetches it"
         raise RuntimeError(f"{name} is not in {str(path)!r}; {hint} ({error})") from error
     return Images(list(data.data), list(data.targets), list(data.classes), training)
 
