@@ -196,7 +196,7 @@ def test_predict_names_and_skips_what_it_cannot_read(
     ]
     lines = err.splitlines()
     assert lines[-1] == "tustin: error: 4 of 12 images could not be read"
-    assert lines[1] == f"tustin: skipped {photos / 'c_text.png'}: not an image"
+    assert lines[1] == f"tustin: skipped {photos / 'c_text.png'}: not an image (PNG, JPEG, BMP, GIF, PPM, TIFF, WEBP)"
     assert lines[3] == f"tustin: skipped {photos / 'missing.png'}: No such file or directory"
     assert len(lines) == 5
 

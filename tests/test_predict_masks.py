@@ -11,6 +11,7 @@ from tests.data.masked_shapes import CLASSES, write_masked_shapes
 from tests.train.small_segmentation import small_segmentation
 from tustin import predict_masks
 from tustin.cli import main
+from tustin.models import describe, load, save
 from tustin.predict import names_for
 from tustin.train import train
 
@@ -107,9 +108,31 @@ def test_more_classes_than_a_palette_holds():
     assert np.array_equal(np.asarray(picture), values)
 
 
-def test_images_of_one_name_do_not_overwrite_each_other():
-    paths = [Path("a/x.jpg"), Path("b/x.png"), Path("y.png")]
-    assert names_for(paths) == ["x-1", "x-2", "y"]
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (["a/x.jpg", "b/x.png", "y.png"], ["x-1", "x-2", "y"]),
+        (["a.png", "a.jpg", "a-1.png"], ["a-2", "a-3", "a-1"]),
+        (["a-1.png", "a.png", "b/a-1.png", "b/a.png"], ["a-1-1", "a-2", "a-1-2", "a-3"]),
+        (["a.png", "A.jpg", "b.png"], ["a-1", "A-2", "b"]),
+        (["a.png", "a.png"], ["a-1", "a-2"]),
+        (["out/a.png", "out/a-mask.png"], ["a-1", "a-mask"]),
+        (["out/a.png", "out/a-mask.png", "out/a-1-mask.png"], ["a-2", "a-mask", "a-1-mask"]),
+    ],
+)
+def test_no_picture_overwrites_another_or_an_image(given, names):
+    assert names_for([Path(name) for name in given], Path("out"), ["-mask.png", "-overlay.png"]) == names
+
+
+def test_images_beside_the_masks_stay(trained, tmp_path):
+    shapes, checkpoint = trained
+    picture = opened(shapes / "images" / "training" / "0.png")
+    for name in ("a.png", "a.bmp", "a-1.png", "a-mask.png"):
+        picture.save(tmp_path / name)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    assert main(["predict", str(tmp_path), "--checkpoint", str(checkpoint), "--out", str(tmp_path)]) == 0
+    assert all(file.read_bytes() == content for file, content in before.items())
+    assert len(list(tmp_path.iterdir())) == 4 + 2 * 4
 
 
 def test_mistakes_are_one_line(trained, tmp_path, capsys):
@@ -134,3 +157,25 @@ def test_mistakes_are_one_line(trained, tmp_path, capsys):
     assert (tmp_path / "out" / "0-mask.png").exists()
     assert main(["eval", str(checkpoint), "--data.name", "folder", "--data.path", str(shapes)]) == 1
     assert "segmentation needs data.name ade20k or masks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ({"segmentation.window_stride": 0}, "segmentation.window_stride must be a whole number from 1"),
+        ({"segmentation.short_side": 10**9}, "segmentation.short_side must be a whole number from 1"),
+        ({"segmentation.colour": 1}, "unknown argument 'segmentation.colour'"),
+        ({"data.unlabelled": "0"}, "data.unlabelled must be a whole number from 0"),
+    ],
+)
+def test_settings_in_a_checkpoint_are_checked(trained, tmp_path, capsys, setting, why):
+    shapes, checkpoint = trained
+    model, settings = load(checkpoint), describe(checkpoint)["metadata"]["config"] | setting
+    save(model, tmp_path / "a.safetensors", metadata={"config": settings})
+    image = str(shapes / "images" / "training" / "0.png")
+    argv = ["--checkpoint", str(tmp_path / "a.safetensors"), "--out", str(tmp_path / "out")]
+    for command in (["predict", image, *argv], ["eval", argv[1]]):
+        assert main(command) == 1
+        err = capsys.readouterr().err
+        assert why in err
+        assert err.count("\n") == 1

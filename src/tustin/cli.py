@@ -155,21 +155,21 @@ def _add_commands(
 
 
 def print_json(facts: object) -> None:
-    """Strict JSON: an infinite number becomes the string "inf" or "-inf", which `float` reads back."""
+    """Strict JSON: a number that is not finite becomes the string "inf", "-inf" or "nan", which `float` reads back."""
     print(as_json(facts, utf8=(sys.stdout.encoding or "").lower().replace("-", "") == "utf8"))
 
 
 def as_json(facts: object, *, utf8: bool) -> str:
     """The text of `print_json`; where the letters of all languages cannot be written, they are escaped."""
-    return json.dumps(_without_infinities(facts), indent=2, ensure_ascii=not utf8, allow_nan=False)
+    return json.dumps(_finite(facts), indent=2, ensure_ascii=not utf8, allow_nan=False)
 
 
-def _without_infinities(value: Any) -> Any:
+def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_infinities(item) for key, item in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_infinities(item) for item in value]
-    return str(value) if isinstance(value, float) and math.isinf(value) else value
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_rich(render: Callable[[int], Sequence[Any]]) -> None:
@@ -440,10 +440,10 @@ def _run_train(args: argparse.Namespace) -> None:
 
 def recipe_settings(recipe: str, words: list[str]) -> Config | None:
     """The recipe with what the command line changes; None if it only asked to print something."""
-    from .train import config
+    from .train import settings
 
     try:
-        return config.parse(recipe, [word for word in words if word != "--debug"])
+        return settings.parse(recipe, [word for word in words if word != "--debug"])
     except SystemExit:  # --help or --print_config has printed
         return None
     except (argparse.ArgumentError, ValueError, FileNotFoundError) as error:
@@ -496,9 +496,15 @@ def _configure_eval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--segmentation.window", dest="window", choices=("whole", "slide"), help="by default as in training"
     )
-    parser.add_argument("--batch-size", type=int, help="images at once (default: 128 to classify, or else 8)")
-    parser.add_argument("--workers", type=int, default=0, help="processes that load images (default: 0)")
+    parser.add_argument(
+        "--batch-size", type=info.at_least_one, help="images at once (default: 128 to classify, or else 8)"
+    )
+    parser.add_argument("--workers", type=_workers, default=0, help="processes that load images (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _workers(text: str) -> int:
+    return 0 if text == "0" else info.at_least_one(text)
 
 
 def _run_eval(args: argparse.Namespace) -> None:

@@ -55,15 +55,15 @@ def run(args: argparse.Namespace) -> None:
 
 def image_size(text: str) -> tuple[int, int]:
     """ "224" or "160x288" → (height, width)."""
-    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)?", text):
+    if not re.fullmatch(r"[1-9]\d{0,8}(x[1-9]\d{0,8})?", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"expected a size such as 224 or 160x288, got {text!r}")
     height, _, width = text.partition("x")
     return int(height), int(width or height)
 
 
 def at_least_one(text: str) -> int:
-    if not re.fullmatch(r"[1-9]\d*", text):
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    if not re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1 and at most 9 digits, got {text!r}")
     return int(text)
 
 

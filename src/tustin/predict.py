@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import chain, count
 from pathlib import Path
-from typing import Any
 
 from .info import at_least_one
+from .ranges import Range
 
-__all__ = ["DETAILS", "UnreadableError", "configure", "find_images", "names_for", "open_image", "run"]
+__all__ = ["DETAILS", "configure", "find_images", "names_for", "run"]
 
 PREDICTORS = {"classification": "predict_classes", "segmentation": "predict_masks", "detection": "predict_boxes"}
 """The module of each task: `predict` makes the results, `render` a table of them, `facts` what --json prints."""
@@ -52,9 +52,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", choices=PREDICTORS, help="insist on this task; by default the checkpoint's")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="where pictures go (default: predictions)")
     parser.add_argument("--top", metavar="N", type=at_least_one, default=5, help="classes per image (default: 5)")
-    parser.add_argument("--score", metavar="S", type=float, default=0.5, help="least score to draw (default: 0.5)")
+    parser.add_argument("--score", metavar="S", type=_share, default=0.5, help="least score to draw (default: 0.5)")
     parser.add_argument("--batch-size", metavar="N", type=at_least_one, default=8, help="images at once (default: 8)")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if value not in Range(0, 1):
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
+    return value
 
 
 def run(args: argparse.Namespace) -> None:
@@ -96,36 +106,26 @@ def find_images(given: Sequence[Path]) -> list[Path]:
     return found
 
 
-def names_for(paths: Sequence[Path]) -> list[str]:
-    """A name for what is written about each image: its own without the ending, numbered where several share one."""
-    shared, seen = Counter(path.stem for path in paths), Counter[str]()
-    names = []
+def names_for(paths: Sequence[Path], out: Path, endings: Sequence[str]) -> list[str]:
+    """A name for what is written into `out` about each image, with each of `endings`.
+
+    It is the image's own without its ending, and has a number where several share one. No two files are the same, also
+    where a file system does not tell capital letters from small ones, and none is an image that is read.
+    """
+    stems = Counter(path.stem.casefold() for path in paths)
+    read = {path.resolve() for path in paths}
+    names: list[str] = []
+    taken: set[str] = set()
     for path in paths:
-        seen[path.stem] += 1
-        names.append(path.stem if shared[path.stem] == 1 else f"{path.stem}-{seen[path.stem]}")
+        own = [path.stem] if stems[path.stem.casefold()] == 1 else []
+        numbered = (f"{path.stem}-{number}" for number in count(1))
+        for name in chain(own, (name for name in numbered if name.casefold() not in stems)):
+            overwrites = any((out / f"{name}{ending}").resolve() in read for ending in endings)
+            if name.casefold() not in taken and not overwrites:
+                break
+        taken.add(name.casefold())
+        names.append(name)
     return names
-
-
-def open_image(path: Path, mode: str) -> Any:
-    """The image as training reads it: palettes resolved, transparency dropped."""
-    from PIL import Image
-
-    try:
-        with warnings.catch_warnings(action="ignore"), Image.open(path) as file:  # odd metadata is no concern
-            return file.convert(mode)
-    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise UnreadableError(_reason(error)) from error
-
-
-class UnreadableError(Exception):
-    """Why a file is not an image that can be read."""
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    text = " ".join(str(error).split()) or type(error).__name__
-    return "not an image" if "cannot identify image file" in text else text
 
 
 @contextmanager

@@ -18,9 +18,11 @@ from torch import Tensor
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from .data.coco import as_results
+from .data.pictures import UnreadableError, read_image
 from .drawing import colours, write_png
-from .predict import UnreadableError, names_for, open_image
+from .predict import names_for
 
+ENDING = "-objects.png"
 OPACITY = 0.5
 """Of the masks over the image."""
 
@@ -37,18 +39,18 @@ def predict(
     out.mkdir(parents=True, exist_ok=True)
     names = model.pretrained_cfg.get("label_names") or [f"class {i}" for i in range(model.num_classes)]
     mode = "L" if model.vim.config["in_chans"] == 1 else "RGB"
-    for path, name in zip(paths, names_for(paths), strict=True):
+    for path, name in zip(paths, names_for(paths, out, [ENDING]), strict=True):
         try:
-            image = open_image(path, mode)
+            image = read_image(path, mode)
         except UnreadableError as error:
-            failed.append({"image": str(path), "reason": str(error)})
+            failed.append({"image": str(path), "reason": error.reason})
             continue
         pixels = pil_to_tensor(image)
         with torch.inference_mode():
             found = model([pixels / 255])[0]
         shown = {key: value[found["scores"] >= args.score] for key, value in found.items()}
         labels = [names[label - 1] for label in shown["labels"].tolist()]
-        picture = out / f"{name}-objects.png"
+        picture = out / f"{name}{ENDING}"
         write_png(picture, draw(image.convert("RGB"), shown, labels))
         yield {
             "image": str(path),

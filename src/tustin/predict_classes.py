@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from timm.data import create_transform, resolve_model_data_config
 
-from .predict import UnreadableError, open_image
+from .data.pictures import UnreadableError, read_image
 
 
 def predict(
@@ -36,9 +36,9 @@ def predict(
         read = []
         for path in group:
             try:
-                read.append((path, prepare(open_image(path, mode))))
+                read.append((path, prepare(read_image(path, mode))))
             except UnreadableError as error:
-                failed.append({"image": str(path), "reason": str(error)})
+                failed.append({"image": str(path), "reason": error.reason})
         if read:
             with torch.inference_mode():
                 logits = model(torch.stack([image for _, image in read]).to(model.pos_embed.dtype))

@@ -17,11 +17,16 @@ from timm.data import resolve_model_data_config
 
 from .data.mask_transforms import ForEvaluation
 from .data.masks import Pixels, values_of
+from .data.pictures import UnreadableError, read_image
 from .drawing import colours, write_png
 from .models import describe
-from .predict import UnreadableError, names_for, open_image
+from .predict import names_for
+from .ranges import check
+from .train.config import DataConfig
+from .train.evaluation import settings_in
 from .train.segmentation import segment, settings_of
 
+ENDINGS = {"mask": "-mask.png", "overlay": "-overlay.png"}
 OPACITY = 0.55
 """Of the colours over the image."""
 
@@ -36,21 +41,22 @@ def predict(
     """Two pictures of every image that can be read, and its `args.top` classes; of the others `failed` gets why."""
     out = args.out or Path("predictions")
     out.mkdir(parents=True, exist_ok=True)
-    trained_with = describe(args.checkpoint)["metadata"].get("config", {})
+    trained_with = settings_in(describe(args.checkpoint))
     settings, unlabelled = settings_of(trained_with), trained_with.get("data.unlabelled", 0)
+    check(DataConfig, {"unlabelled": unlabelled}, "data.")
     facts = resolve_model_data_config(model.vim)
     prepare = ForEvaluation(facts["mean"], facts["std"], settings.long_side, settings.short_side).prepare
     names = model.pretrained_cfg.get("label_names") or [f"class {i}" for i in range(model.num_classes)]
-    for path, name in zip(paths, names_for(paths), strict=True):
+    for path, name in zip(paths, names_for(paths, out, list(ENDINGS.values())), strict=True):
         try:
-            image = open_image(path, "L" if facts["input_size"][0] == 1 else "RGB")
+            image = read_image(path, "L" if facts["input_size"][0] == 1 else "RGB")
         except UnreadableError as error:
-            failed.append({"image": str(path), "reason": str(error)})
+            failed.append({"image": str(path), "reason": error.reason})
             continue
         prepared = prepare(image).to(model.vim.pos_embed.dtype)
         values = values_of(segment(model, prepared, (image.height, image.width), settings).numpy(), unlabelled)
         shares = _shares(values, names, unlabelled)[: args.top]
-        files = {"mask": out / f"{name}-mask.png", "overlay": out / f"{name}-overlay.png"}
+        files = {kind: out / f"{name}{ending}" for kind, ending in ENDINGS.items()}
         write_png(files["mask"], as_picture(values))
         write_png(files["overlay"], overlay(image, values, shares))
         yield {"image": str(path), **{kind: str(file) for kind, file in files.items()}, "classes": shares}

@@ -1,6 +1,7 @@
 """COCO's layout: what is read, what training does to it, and which mistakes are named."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -176,10 +177,66 @@ def test_mistakes_in_the_annotations_are_named(shapes, edit, why):
         coco(shapes, training=True)
 
 
-def test_file_that_is_not_json(shapes):
-    annotations(shapes).write_text("{")
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"images": ' + "1" * 5000 + "}", "\udcff"], ids=range(4))
+def test_file_that_is_not_json(shapes, text):
+    annotations(shapes).write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(ValueError, match=r"instances_train2017\.json' is not JSON"):
         coco(shapes, training=True)
+
+
+HUGE = 10**400
+WRONG = {
+    "images": {
+        "id": [None, "1", [1], 1.5, -1, 2**63, True, {}],
+        "file_name": [None, 3, "", "../secret.png", "/etc/passwd", "a\\..\\..\\b.png", "a\0b", []],
+        "height": [None, 0, -4, "48", 48.0, HUGE, [48]],
+        "width": [None, 0, math.nan, 2**17],
+    },
+    "annotations": {
+        "id": [None, "x", [], HUGE],
+        "image_id": [None, [1], {"a": 1}, "1"],
+        "category_id": [None, [3], 3.0, HUGE],
+        "bbox": [None, [], [1, 2, 3], [1, 2, 3, 4, 5], "1234", [1, 2, None, 4], [1, 2, "3", 4], [math.nan] * 4],
+        "area": [None, "9", math.inf, -1],
+        "iscrowd": [None, 2, "0", [0]],
+    },
+    "categories": {"id": [None, "3", [3], -3], "name": [None, 3, ["cat"]]},
+}
+CASES = [(name, key, value) for name, keys in WRONG.items() for key, values in keys.items() for value in values]
+
+
+@pytest.mark.parametrize(("name", "key", "value"), CASES, ids=range(len(CASES)))
+def test_values_of_the_wrong_kind_are_named(shapes, name, key, value):
+    change(shapes, lambda content: content[name][1].update({key: value}))
+    with pytest.raises(ValueError, match=rf"entry 1 of '{name}' in .*train2017\.json': {key} must "):
+        coco(shapes, training=True)
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("entry", [None, 3, "text", [1, 2]])
+def test_entries_that_are_no_mappings(shapes, name, entry):
+    change(shapes, lambda content: content[name].insert(0, entry))
+    with pytest.raises(ValueError, match=rf"entry 0 of '{name}' in .* must be a mapping, got"):
+        coco(shapes, training=True)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_ids_are_given_once(shapes, name):
+    change(shapes, lambda content: content[name][2].update(id=content[name][0]["id"]))
+    with pytest.raises(ValueError, match=rf"entries 0 and 2 of '{name}' in .* have the same id"):
+        coco(shapes, training=True)
+
+
+MASKS = [None, 3, [], [[1, 2, 3, 4, 5]], [[1, 2, 3, 4, 5, 6, 7]], [["1"] * 6], [[True] * 6], [[1e300, 0, 5, 5, 0, 5]]]
+MASKS += [{"size": [48, 47], "counts": [48 * 47]}, {"size": 48, "counts": "x"}, {"size": [48, 48], "counts": {}}]
+MASKS += [{"size": [48, 48], "counts": "o" * 100_000}, {"size": None, "counts": None}, [[HUGE, 0, 5, 5, 0, 5]]]
+
+
+@pytest.mark.parametrize("segmentation", MASKS, ids=range(len(MASKS)))
+def test_masks_of_the_wrong_kind_are_named(shapes, segmentation):
+    change(shapes, lambda content: content["annotations"][0].update(segmentation=segmentation, id=907), "val2017")
+    with pytest.raises(ValueError, match=r"annotation 907 in .*val2017\.json': (its|the) "):
+        coco(shapes, training=False)
 
 
 @pytest.mark.parametrize("missing", ["train2017", "annotations"])
@@ -190,13 +247,13 @@ def test_missing_folder_is_named(shapes, missing):
 
 
 def test_mask_that_is_none_is_named_with_its_annotation(shapes):
-    change(shapes, lambda content: content["annotations"][0].update(segmentation=[], id=5))
-    assert "annotation 5 of" in training(shapes).__getitems__([(0, 0)])["error"]
-    change(shapes, lambda content: content["annotations"][0].update(segmentation=[], id=6), "val2017")
-    with pytest.raises(ValueError, match=r"annotation 6 in .*not a list of polygons"):
+    change(shapes, lambda content: content["annotations"][0].update(segmentation=[], id=905))
+    assert "annotation 905 of" in training(shapes).__getitems__([(0, 0)])["error"]
+    change(shapes, lambda content: content["annotations"][0].update(segmentation=[], id=906), "val2017")
+    with pytest.raises(ValueError, match=r"annotation 906 in .*not a list of polygons"):
         coco(shapes, training=False)
     left = coco(shapes, training=False, skip_corrupt=True).annotations["annotations"]
-    assert 6 not in [one["id"] for one in left]
+    assert 906 not in [one["id"] for one in left]
 
 
 def test_image_that_cannot_be_read(shapes):

@@ -1,5 +1,7 @@
 """Image folders: found, decoded, augmented by seed; and what is said about the ones that are broken."""
 
+import os
+from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
@@ -8,7 +10,9 @@ import torch
 from PIL import Image
 from torchvision import datasets
 
+import tustin
 from tustin.data import Images, cifar, folder, transforms
+from tustin.data.pictures import UnreadableError, read_image
 
 FACTS = {
     "input_size": (3, 16, 16),
@@ -105,9 +109,39 @@ def test_folders_that_are_not_there(image_folder, tmp_path):
         folder(tmp_path / "bare", training=True)
 
 
-def test_wrong_class_count(image_folder):
-    with pytest.raises(ValueError, match=r"has 2 classes, data\.num_classes is 1000"):
-        folder(image_folder, training=True, num_classes=1000)
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n0 0 8 8 rectfill\nshowpage\n%%EOF\n"
+
+
+def test_what_is_called_png_but_is_not_one_starts_no_program(tmp_path, monkeypatch):
+    def start(*args, **kwargs):
+        raise AssertionError("a program was started")
+
+    monkeypatch.setattr("subprocess.Popen", start)
+    (tmp_path / "a.png").write_bytes(EPS)
+    with pytest.raises(UnreadableError, match=r"cannot read the image .*a\.png': not an image \(PNG, JPEG"):
+        read_image(tmp_path / "a.png", "RGB")
+
+
+def test_a_bomb_is_one_sentence(tmp_path, monkeypatch):
+    Image.new("L", (64, 64)).save(tmp_path / "a.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(UnreadableError, match=r"a\.png': it has more than 2,000 pixels$"):
+        read_image(tmp_path / "a.png", "RGB")
+
+
+def test_what_is_not_a_file_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    for path in (tmp_path / "pipe.png", tmp_path):
+        with pytest.raises(UnreadableError, match="not a file"):
+            read_image(path, "RGB")
+
+
+def test_images_are_opened_in_one_place():
+    source = Path(tustin.__file__).parent
+    assert [file.name for file in source.rglob("*.py") if "Image.open" in file.read_text("utf-8")] == ["pictures.py"]
+
+
+def test_other_classes_in_one_half(image_folder):
     (image_folder / "val" / "bird").mkdir()
     with pytest.raises(ValueError, match="must have the same classes; 'bird' is in one only"):
         folder(image_folder, training=False)

@@ -145,6 +145,27 @@ def test_folders_and_names_that_are_not_there(shapes, tmp_path):
         masked_folder(shapes, training=True)
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"disc\n\xff\xfe\n", "is not text in UTF-8"),
+        (b"disc\nsquare\ndisc\n", "names the class 'disc' twice"),
+        (b"disc\nsq\x1b[2Juare\n", r"a class, number 2, whose name cannot be printed"),
+        ("\n".join(map(str, range(2**15))).encode(), "names 32768 classes, and masks hold at most 32767"),
+    ],
+)
+def test_class_lists_of_the_wrong_kind(shapes, content, why):
+    (shapes / "classes.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"classes\.txt' .*{why}|classes\.txt' {why}"):
+        masked_folder(shapes, training=True)
+
+
+def test_mask_with_a_negative_value_is_named(shapes):
+    path = shapes / "annotations" / "training" / "0.png"
+    Image.fromarray(np.full((24, 20), -3, np.int32)).save(path, format="TIFF")
+    assert "has the value -3, which is none of the 3 classes" in error_of(masked_folder(shapes, training=True))
+
+
 def test_ade20k_has_its_150_classes(shapes):
     images = ade20k(shapes, training=True)
     assert len(images.classes) == len(set(images.classes)) == 150

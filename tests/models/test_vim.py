@@ -1,6 +1,7 @@
 """VisionMamba is what its definition says: sizes, names, outputs, gradients, initialisation."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -229,3 +230,31 @@ def test_initialisation_is_that_of_vim() -> None:
         assert (block.mixer.dt_proj.bias < -2).all()
         bound = 256**-0.5 / 4**0.5  # PyTorch's own for a linear layer, divided by √depth
         assert 0.98 * bound < block.mixer.out_proj.weight.abs().max() <= bound
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    {
+        "img_size": [0, -8, 2**17, "8", (8, 0), (8,), 8.0],
+        "patch_size": [0, -1, 2.0],
+        "stride": [0, -1, 1.5],
+        "in_chans": [0, True],
+        "num_classes": [-1, 1.5],
+        "embed_dim": [0, 10**30],
+        "depth": [0, 1001, True],
+        "d_state": [0, -4],
+        "drop_rate": [-0.1, 1, math.nan, math.inf],
+        "drop_path_rate": [-1, 1, math.nan, "0"],
+        "discretization": [3, ["zoh"]],
+        "dynamic_img_size": [1, "yes"],
+    }.items(),
+)
+def test_arguments_out_of_their_range(name: str, values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(ValueError, match=f"^{name} must be .*, got "):
+            create_model("vim_nano_patch2_8", **{name: value})
+
+
+def test_a_head_for_less_than_no_classes() -> None:
+    with pytest.raises(ValueError, match=r"num_classes must be a whole number from 0 .*, got -1"):
+        build().reset_classifier(-1)

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+import tustin
 from tests.data.pictures import write_images
 from tustin.cli import main
 from tustin.train import display, recipes
@@ -47,7 +48,7 @@ def test_train_and_eval_a_folder_with_a_corrupt_image(tmp_path, capsys):
     for part in ("train", "val"):
         (pictures / part / "cat" / "1.png").write_bytes(b"broken")
     words = [*WORDS, "--out", str(tmp_path / "out"), "--data.name", "folder", "--data.path", str(pictures)]
-    words += ["--optim.batch_size", "8"]
+    words += ["--optim.batch_size", "8", "--augment.shift", "0"]
     assert main(["train", "digits", *words]) == 1
     assert_one_error_line(capsys, "cannot read the image", "1.png", "--data.skip_corrupt true")
     assert main(["train", "digits", *words, "--data.skip_corrupt", "true", "--epochs", "1"]) == 0
@@ -82,7 +83,7 @@ def test_print_config(capsys):
     [
         (["train", "digts"], 2, ["did you mean 'digits'"]),
         (["train", "digits", "--epoch", "3"], 2, ["did you mean 'epochs'"]),
-        (["train", "digits", "--epochs", "0"], 2, ["epochs must be at least 1"]),
+        (["train", "digits", "--epochs", "0"], 2, ["epochs must be a whole number from 1 to"]),
         (["train", "digits", "--optim.batch_size", "x"], 2, ["optim.batch_size"]),
         (["train"], 2, ["RECIPE"]),
         (["train", "imagenet-vim-tiny"], 1, ["data.path is missing"]),
@@ -90,9 +91,25 @@ def test_print_config(capsys):
         (["train", "digits", "--model.name", "vim_tinny"], 1, ["unknown model 'vim_tinny'"]),
         (["train", "digits", "--model.discretization", "bill"], 1, ["did you mean 'bil'"]),
         (["eval", "nowhere.safetensors"], 1, ["nowhere.safetensors"]),
+        (["eval", "nowhere.safetensors", "--batch-size", "-1"], 2, ["--batch-size", "at least 1"]),
+        (["eval", "nowhere.safetensors", "--workers", "-1"], 2, ["--workers", "at least 1"]),
+        (["predict", "a.png", "--checkpoint", "b", "--score", "nan"], 2, ["--score", "from 0 to 1, got 'nan'"]),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys, argv, code, words):
     monkeypatch.chdir(tmp_path)
     assert main(argv) == code
     assert_one_error_line(capsys, *words)
+
+
+def test_eval_fetches_nothing_that_only_a_checkpoint_names(tmp_path, capsys, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("a download was tried")
+
+    monkeypatch.setattr("torchvision.datasets.cifar.download_and_extract_archive", refuse)
+    model = tustin.create_model("vim_nano_patch4_32", depth=1, embed_dim=16)
+    config = {"data.name": "cifar10", "data.path": str(tmp_path / "elsewhere")}
+    tustin.save(model, tmp_path / "a.safetensors", metadata={"config": config})
+    assert main(["eval", str(tmp_path / "a.safetensors")]) == 1
+    assert_one_error_line(capsys, "cifar10 is not in", "elsewhere")
+    assert not (tmp_path / "elsewhere").exists()

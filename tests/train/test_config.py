@@ -1,12 +1,23 @@
 """Settings: recipes by name and path, names that do not exist, values of the wrong kind."""
 
-import argparse
+import dataclasses
+import inspect
+import math
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from tustin.cli import main
+from tustin.models import VisionMamba
+from tustin.ranges import range_of
 from tustin.train import load, recipes, train
-from tustin.train.config import Config, keys, parse
+from tustin.train.checks import AUGMENT_SETTINGS, DATA_SETTINGS, SETTING_OF
+from tustin.train.classification import open_data
+from tustin.train.config import AugmentConfig, Config, DataConfig, keys, kinds
+from tustin.train.settings import parse
+
+from .small import small
 
 
 def test_settings_go_on_top_of_the_recipe():
@@ -65,8 +76,15 @@ def test_unknown_setting_suggests_the_nearest(tmp_path, key, nearest):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epochs": 0}, "epochs must be at least 1, got 0"),
-        ({"optim.batch_size": -1}, "optim.batch_size must be at least 1"),
+        ({"epochs": 0}, "epochs must be a whole number from 1 to 1,000,000,000, got 0"),
+        ({"optim.clip": 0}, "optim.clip must be a number above 0 or null, got 0"),
+        (
+            {"segmentation.min_scale": 3},
+            "segmentation.min_scale has no effect on classification: it must be 0.5",
+        ),
+        ({"optim.name": "adamv"}, "unknown optimizer .optim.name. 'adamv' .did you mean 'adam'"),
+        ({"model.args": {"depth": 0}}, "model.args.depth must be a whole number from 1 to 1000, got 0"),
+        ({"model.args": {"colour": 3}}, "unknown argument 'model.args.colour'; known: patch_size"),
     ],
 )
 def test_senseless_values(settings, message):
@@ -74,8 +92,169 @@ def test_senseless_values(settings, message):
         load("digits", settings)
 
 
+def numbers():
+    """The names of all settings that are numbers, and their annotations."""
+    for key, kind in kinds().items():
+        parts = [part for one in get_args(kind) or (kind,) for part in (one, *get_args(one))]
+        if int in (kind, *parts) or float in (kind, *parts):
+            yield key, kind
+
+
+def test_every_number_has_a_range_with_both_ends_meant():
+    found = dict(numbers())
+    assert len(found) >= 40
+    assert [key for key, kind in found.items() if range_of(kind) is None] == []
+    for key, kind in found.items():
+        value = Config().get(key)
+        assert value is None or value in range_of(kind), key
+
+
+@pytest.mark.parametrize(("key", "kind"), list(numbers()), ids=dict(numbers()))
+def test_no_number_leaves_its_range(key, kind):
+    allowed = range_of(kind)
+    outside = [allowed.least if allowed.above else allowed.least - 1, math.nan, math.inf, -math.inf]
+    if math.isfinite(allowed.most):
+        outside.append(allowed.most if allowed.below else allowed.most + 1)
+    group, _, name = key.rpartition(".")
+    for value in outside:
+        config = Config()
+        setattr(config.get(group) if group else config, name, value)
+        with pytest.raises(ValueError, match=f"^{key} must be a .*number"):
+            config.__post_init__()
+
+
+def test_ranges_are_in_the_help(capsys):
+    with pytest.raises(SystemExit):
+        parse("digits", ["--help"])
+    out = " ".join(capsys.readouterr().out.split())
+    for key, kind in numbers():
+        assert f"({range_of(kind)})" in out.rpartition(f"--{key} ")[2].partition("(type:")[0], key
+
+
+@pytest.mark.parametrize("name", SETTING_OF)
+def test_the_arguments_of_the_model_cannot_override_a_setting(name, capsys):
+    message = f"model.args may not hold '{name}', which has a setting of its own: {SETTING_OF[name]}"
+    with pytest.raises(ValueError, match=message):
+        load("digits", {"model.args": {name: "zoh"}})
+    for command in (["train", "digits"], ["study", "digits", "--methods", "zoh,bil"]):
+        assert main([*command, f"--model.args.{name}", "zoh"]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_model_args_hold_every_other_argument():
+    arguments = set(inspect.signature(VisionMamba).parameters)
+    assert set(SETTING_OF) - {"pretrained", "checkpoint_path", "allow_other_discretization"} <= arguments
+    config = load("digits", {"model.args": {name: VISION_MAMBA[name] for name in arguments - set(SETTING_OF)}})
+    assert set(config.model.args) == arguments - set(SETTING_OF)
+
+
+VISION_MAMBA = {name: one.default for name, one in inspect.signature(VisionMamba).parameters.items()}
+
+IGNORED = [
+    (data, f"{group}.{name}")
+    for group, table, of in (("data", DATA_SETTINGS, DataConfig), ("augment", AUGMENT_SETTINGS, AugmentConfig))
+    for data, read in table.items()
+    for name in dataclasses.asdict(of())
+    if name not in read and name != "name"
+]
+NOT_USUAL = {
+    "data.path": "photos",
+    "data.crop_pct": 0.5,
+    "data.in_memory": False,
+    "data.skip_corrupt": True,
+    "data.download": False,
+    "data.unlabelled": 3,
+    "augment.crop": "padded",
+    "augment.flip": 0.25,
+    "augment.color_jitter": 0.25,
+    "augment.auto": "original",
+    "augment.erase": 0.25,
+    "augment.mixup": 0.5,
+    "augment.cutmix": 0.5,
+    "augment.shift": 1,
+}
+TASKS = {"coco": "detection", "masks": "segmentation", "ade20k": "segmentation"}
+
+
+@pytest.mark.parametrize(("data", "key"), IGNORED)
+def test_settings_without_effect_are_refused(data, key):
+    augment = AugmentConfig(crop="none", flip=0) if data == "digits" else AugmentConfig()
+    config = Config(task=TASKS.get(data, "classification"), data=DataConfig(name=data), augment=augment)
+    group, _, name = key.rpartition(".")
+    setattr(config.get(group), name, NOT_USUAL[key])
+    with pytest.raises(ValueError, match=f"{key} has no effect on {data}: it must be"):
+        config.__post_init__()
+
+
+def test_settings_without_effect_on_a_task():
+    with pytest.raises(ValueError, match=r"optim\.smoothing has no effect on detection"):
+        load("coco-tiny-cpu", {"optim.smoothing": 0.2})
+    with pytest.raises(ValueError, match=r"augment\.color_jitter has no effect on images with augment\.auto"):
+        load("cifar100", {"augment.color_jitter": 0.4})
+    with pytest.raises(ValueError, match=r"digits has 10 classes, data\.num_classes is 3"):
+        open_data(load("digits", {"data.num_classes": 3}).data, training=True)
+
+
+def test_automatic_augmentation_that_does_not_exist():
+    for policy in ("rand-m9-mstd0.5-inc1", "original", "augmix-m5-w4", "3a"):
+        assert load("cifar100", {"augment.auto": policy}).augment.auto == policy
+    for policy in ("nonsense", "rand-q9", ""):
+        with pytest.raises(ValueError, match=r"augment\.auto must be a policy of timm such as rand-m9"):
+            load("cifar100", {"augment.auto": policy})
+
+
+def test_mixup_needs_pairs(tmp_path):
+    with pytest.raises(ValueError, match="an even number of images, not 13"):
+        train(small(tmp_path, optim__batch_size=13, augment__mixup=0.5))
+
+
+@pytest.mark.parametrize("name", ["resnet18", "hf-hub:somebody/model"])
+def test_only_models_with_a_discretization_are_trained(name, tmp_path):
+    with pytest.raises(ValueError, match=f"unknown model '{name}'"):
+        train(small(tmp_path, model__name=name))
+
+
+BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}]\n" for i in range(24))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (BOMB, r"anchors .* and aliases .* are not used \(line 1, column 5\)"),
+        ("model: {args: {a: &x 3, b: *x}}", "anchors"),
+        ("epochs: 3\nseed: 1\nepochs: 4\n", r"'epochs' is given twice \(line 3, column 1\)"),
+        ("optim: {clip: 1, clip: 2}", "'clip' is given twice"),
+        ("epochs: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
+        ("[" * 5000, "nested too deeply"),
+        ("seed: " + "1" * 5000, "4300 digits"),
+        ("epochs: 2001-99-99", "month must be"),
+    ],
+)
+def test_yaml_that_no_recipe_needs(tmp_path, capsys, text, why):
+    file = tmp_path / "bad.yaml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=rf"bad\.yaml is not a YAML file of settings: .*{why}"):
+        load(file)
+    for command in (["train", str(file)], ["study", str(file)]):
+        assert main(command) == 2
+        err = capsys.readouterr().err
+        assert "bad.yaml is not a YAML file of settings" in err
+        assert err.count("\n") == 1
+
+
+def test_values_on_the_command_line_are_as_plain():
+    with pytest.raises(ValueError, match=r"model\.args"):
+        parse("digits", ["--model.args", "{depth: &x 1, d_state: *x}"])
+
+
+def test_only_right_settings_are_printed(capsys):
+    with pytest.raises(ValueError, match=r"optim\.clip must be"):
+        parse("digits", ["--optim.clip", "-1", "--print_config"])
+    assert capsys.readouterr().out == ""
+
+
 def test_values_of_the_wrong_kind():
-    with pytest.raises((argparse.ArgumentError, TypeError, ValueError), match=r"optim\.batch_size"):
+    with pytest.raises(ValueError, match=r"optim\.batch_size must be a whole number .*, got many"):
         parse("digits", ["--optim.batch_size", "many"])
 
 

@@ -69,5 +69,5 @@ def test_linear_schedule_after_a_warm_up_in_updates(tmp_path):
 
 @pytest.mark.parametrize("name", ["updates", "run.eval_updates"])
 def test_none_is_not_a_number_of_updates(name):
-    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=f"{name} must be a whole number from 1 to .*, got 0"):
         load("digits", {name: 0})

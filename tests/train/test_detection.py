@@ -183,7 +183,7 @@ def test_backbone_starts_from_a_classifier_with_the_guard(shapes, tmp_path):
         ({"data__name": "folder"}, "detection needs data.name coco"),
         ({"data__path": None}, "data.path is missing"),
         ({"data__num_classes": 80}, "has 3 classes, data.num_classes is 80"),
-        ({"augment__mixup": 0.8}, "augment.mixup is a setting of classification"),
+        ({"augment__mixup": 0.8}, "augment.mixup has no effect on coco"),
     ],
 )
 def test_wrong_settings_are_named(shapes, tmp_path, changes, why):

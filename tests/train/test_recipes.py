@@ -69,7 +69,7 @@ def test_two_updates(name, pictures, tmp_path):
 def test_finetuning_starts_from_a_checkpoint(pictures, tmp_path):
     train(small(tmp_path / "first", epochs=1))
     unmoved = {"optim__base_lr": 0.0, "optim__warmup_lr": 0.0, "optim__min_lr": 0.0, "optim__batch_size": 4}
-    data = {"data__name": "folder", "data__path": str(pictures)}
+    data = {"data__name": "folder", "data__path": str(pictures), "augment__shift": 0}
     start = str(tmp_path / "first" / "best.safetensors")
     with pytest.warns(UserWarning, match="head"):
         train(small(tmp_path / "second", epochs=1, model__weights=start, **unmoved, **data))

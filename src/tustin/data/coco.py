@@ -9,7 +9,6 @@ else. In evaluation what is found there counts neither for nor against a model, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,9 @@ from torchvision.ops import box_convert, masks_to_boxes
 from torchvision.transforms import v2
 
 from .batches import Batch, Key
-from .images import read_image, seed_augmentation
+from .coco_file import read_annotations
+from .images import seed_augmentation
+from .pictures import read_image
 from .rle import check, decode, encode
 from .samples import read_samples
 
@@ -118,8 +119,8 @@ def coco(path: str | Path, training: bool, skip_corrupt: bool = False) -> Coco:
             raise FileNotFoundError(
                 f"there is no {str(needed)!r}; data.path must name a folder with train2017/, val2017/ and annotations/"
             )
-    content = _read(file)
-    categories = sorted(content["categories"], key=lambda category: int(category["id"]))
+    content = read_annotations(file)
+    categories = sorted(content["categories"], key=lambda category: category["id"])
     photos = {
         image["id"]: Photo(image["id"], folder / image["file_name"], image["height"], image["width"])
         for image in content["images"]
@@ -146,33 +147,12 @@ def coco(path: str | Path, training: bool, skip_corrupt: bool = False) -> Coco:
         raise ValueError(f"{str(file)!r} names no image that can be used")
     return Coco(
         used,
-        classes=[str(category["name"]) for category in categories],
-        category_ids=[int(category["id"]) for category in categories],
+        classes=[category["name"] for category in categories],
+        category_ids=[category["id"] for category in categories],
         annotations={} if training else {**content, "annotations": kept},
         training=training,
         skip_corrupt=skip_corrupt,
     )
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{str(file)!r} is not JSON: {error}") from error
-    needed = {
-        "images": {"id", "file_name", "height", "width"},
-        "annotations": {"id", "image_id", "category_id", "bbox", "segmentation"},
-        "categories": {"id", "name"},
-    }
-    for name, keys in needed.items():
-        entries = content.get(name) if isinstance(content, dict) else None
-        if not isinstance(entries, list):
-            raise ValueError(f"{str(file)!r} has no list {name!r}")
-        for entry in entries:
-            if missing := keys - entry.keys():
-                raise ValueError(f"an entry of {name!r} in {str(file)!r} has no {sorted(missing)[0]!r}: {entry}"[:300])
-    assert isinstance(content, dict)
-    return content
 
 
 def _what_is_wrong(

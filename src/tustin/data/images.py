@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from .batches import Batch, Key
+from .pictures import read_image
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Transform: TypeAlias = Callable[[Image.Image], Tensor]
@@ -97,17 +97,7 @@ class Images:
         return read_image(source, self.mode)
 
 
-def read_image(path: Path, mode: str) -> Image.Image:
-    """The image in the mode "RGB" or "L"; what cannot be read is a ValueError that names the file."""
-    try:
-        with warnings.catch_warnings(action="ignore"), Image.open(path) as image:  # odd metadata is no concern
-            return image.convert(mode)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ValueError(f"cannot read the image {str(path)!r}: {reason}") from error
-
-
-def folder(path: str | Path, training: bool, num_classes: int | None = None) -> Images:
+def folder(path: str | Path, training: bool) -> Images:
     """The images of `path`/train or `path`/val, a folder for each class. ImageNet-1k is such a folder."""
     from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
@@ -115,8 +105,6 @@ def folder(path: str | Path, training: bool, num_classes: int | None = None) -> 
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {str(path)!r}; data.path must name one with train/ and val/")
     classes = _classes(root / "train")
-    if num_classes is not None and len(classes) != num_classes:
-        raise ValueError(f"{str(root / 'train')!r} has {len(classes)} classes, data.num_classes is {num_classes}")
     part = root / ("train" if training else "val")
     different = sorted(set(classes) ^ set(_classes(part)))
     if different:
@@ -151,7 +139,7 @@ def cifar(name: str, path: str | Path, training: bool, download: bool) -> Images
             f"same command, or torchvision.datasets.{kind.__name__}(PATH, download=True), and copy the folder"
         ) from error
     except RuntimeError as error:
-        hint = "its files are damaged" if download else "--data.download true fetches it"
+        hint = "its files are damaged" if download else "with --data.download true 'tustin train' fetches it"
         raise RuntimeError(f"{name} is not in {str(path)!r}; {hint} ({error})") from error
     return Images(list(data.data), list(data.targets), list(data.classes), training)
 

@@ -10,7 +10,6 @@ So with 0 the first class is 1, and with 255 it is 0. ADE20K is such a folder, s
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,13 +21,16 @@ from PIL import Image
 from torch import Tensor
 
 from .batches import Batch, Key
-from .images import IN_MEMORY_BYTES, read_image, seed_augmentation
+from .images import IN_MEMORY_BYTES, seed_augmentation
+from .pictures import UnreadableError, read_image
 from .samples import read_samples
 
 __all__ = ["UNLABELLED", "MaskedImages", "masked_folder", "values_of"]
 
 UNLABELLED = -1
 """What a pixel without a class has in a batch."""
+MOST_CLASSES = 2**15 - 1
+"""What fits into the 16 bits in which masks are kept."""
 INDEX_MODES = ("1", "L", "P", "I", "I;16")
 """Kinds of image files that hold one number a pixel."""
 
@@ -145,27 +147,37 @@ def _class_names(file: Path) -> list[str]:
         raise FileNotFoundError(
             f"there is no {str(file)!r}, which must name the classes of the masks, one on each line"
         )
-    names = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{str(file)!r} is not text in UTF-8: {error}") from error
+    names = [line.strip() for line in lines if line.strip()]
     if not names:
         raise ValueError(f"{str(file)!r} names no class")
+    if len(names) > MOST_CLASSES:
+        raise ValueError(f"{str(file)!r} names {len(names)} classes, and masks hold at most {MOST_CLASSES}")
+    for number, name in enumerate(names, start=1):
+        if not name.isprintable():
+            raise ValueError(f"{str(file)!r} has a class, number {number}, whose name cannot be printed: {name!r}")
+        if names.index(name) + 1 != number:
+            raise ValueError(f"{str(file)!r} names the class {name!r} twice")
     return names
 
 
 def _read_classes(path: Path, unlabelled: int, num_classes: int) -> Pixels:
     """The class of every pixel, `UNLABELLED` where it has none."""
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(path) as file:
-            mode, values = file.mode, np.asarray(file).astype(np.int32)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ValueError(f"cannot read the mask {str(path)!r}: {reason}") from error
-    if mode not in INDEX_MODES:
-        raise ValueError(f"the mask {str(path)!r} holds colours ({mode}), not one number a pixel")
+        file = read_image(path)
+    except UnreadableError as error:
+        raise ValueError(f"cannot read the mask {str(path)!r}: {error.reason}") from error
+    if file.mode not in INDEX_MODES:
+        raise ValueError(f"the mask {str(path)!r} holds colours ({file.mode}), not one number a pixel")
+    values = np.asarray(file).astype(np.int32)
     classes = np.where(values == unlabelled, UNLABELLED, values - (values > unlabelled))
-    if classes.max(initial=UNLABELLED) >= num_classes:
-        wrong = int(values[classes >= num_classes][0])
+    wrong = values[(classes >= num_classes) | (values < 0)]
+    if wrong.size:
         raise ValueError(
-            f"the mask {str(path)!r} has the value {wrong}, which is none of the {num_classes} classes, nor "
+            f"the mask {str(path)!r} has the value {int(wrong[0])}, which is none of the {num_classes} classes, nor "
             f"{unlabelled}, which means no class"
         )
     return classes.astype(np.int16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -44,14 +45,17 @@ def check(segmentation: Any, height: int, width: int) -> None:
     if isinstance(segmentation, list):
         if not segmentation or not all(_is_polygon(polygon) for polygon in segmentation):
             raise ValueError("its segmentation is not a list of polygons of at least three points")
+        side = max(height, width)
+        if any(not -side <= value <= 2 * side for polygon in segmentation for value in polygon):
+            raise ValueError(f"its segmentation is far outside of its image of {width} x {height}")
         return
     if not isinstance(segmentation, dict) or not {"size", "counts"} <= segmentation.keys():
         raise ValueError("its segmentation is neither polygons nor runs with 'size' and 'counts'")
-    if list(segmentation["size"]) != [height, width]:
+    if segmentation["size"] != [height, width]:
         raise ValueError(f"its mask is of {segmentation['size']}, its image of {[height, width]}")
     counts = segmentation["counts"]
     lengths = counts if isinstance(counts, list) else _lengths(_text(counts))
-    if not all(isinstance(length, int) and length >= 0 for length in lengths) or sum(lengths) != height * width:
+    if not all(type(length) is int and length >= 0 for length in lengths) or sum(lengths) != height * width:
         raise ValueError(f"the runs of its mask do not add up to {height} x {width} pixels")
 
 
@@ -60,7 +64,7 @@ def _is_polygon(points: Any) -> bool:
         isinstance(points, list)
         and len(points) >= 6
         and len(points) % 2 == 0
-        and all(isinstance(value, int | float) and np.isfinite(value) for value in points)
+        and all(type(value) in (int, float) and abs(value) < math.inf for value in points)
     )
 
 
@@ -77,7 +81,7 @@ def _lengths(text: str) -> list[int]:
     value = shift = 0
     for letter in text:
         bits = ord(letter) - 48
-        if not 0 <= bits < 64:
+        if not 0 <= bits < 64 or shift > 60:  # more would be no length of a run
             return []
         value |= (bits & 31) << shift
         shift += 5

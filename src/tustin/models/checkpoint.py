@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import timm
+import torch
 from torch import nn
 
-from ..discretize.base import unknown
 from ..files import replacing
+from .header import DATA, FORMAT, check_dtypes, class_of, own_arguments
 from .vim import VisionMamba
 from .weights import (
     CheckpointError,
@@ -31,12 +31,6 @@ from .weights import (
 )
 
 __all__ = ["describe", "load", "save"]
-
-_FORMAT = 1
-_TASKS = {"segmentation": (".segmenter", "Segmenter"), "detection": (".detector", "Detector")}
-"""Module and class of the models of other tasks than classification; their attribute `task` has the name."""
-_DATA = ("input_size", "mean", "std", "interpolation", "crop_pct", "crop_mode")
-"""How images are prepared: what timm's transforms read from a model's `pretrained_cfg`."""
 
 
 def save(
@@ -65,13 +59,13 @@ def save(
     from .. import __version__
 
     description = {
-        "format": _FORMAT,
+        "format": FORMAT,
         "tustin": __version__,
         "task": getattr(plain, "task", "classification"),
         "architecture": pretrained_cfg.get("architecture"),
         "discretization": plain.config["discretization"],
         "config": plain.config,
-        "data": {name: pretrained_cfg[name] for name in _DATA if pretrained_cfg.get(name) is not None},
+        "data": {name: pretrained_cfg[name] for name in DATA if pretrained_cfg.get(name) is not None},
         "class_names": None if class_names is None else list(class_names),
         "metadata": dict(metadata or {}),
         "sha256": digest(tensors),
@@ -105,11 +99,11 @@ def load(path: str | Path, *, allow_other_discretization: bool = False, **overri
         vim.to(weights.tensors["pos_embed"].dtype)
         fit(vim, weights, allow_other_discretization=allow_other_discretization)
         return vim.eval()
-    vim = _build(told, config["backbone"] | overrides)
-    own = {name: value for name, value in config.items() if name not in ("backbone", "discretization")}
-    module, name = _TASKS[told["task"]]
-    model = getattr(import_module(module, __package__), name)(vim, **own)
-    insist_on_names_and_shapes(model, weights.tensors, weights.source)
+    with torch.device("meta"):  # nothing of the size that the header says is made before the tensors agree
+        skeleton = class_of(told["task"])(_build(told, config["backbone"]), **own_arguments(config))
+    insist_on_names_and_shapes(skeleton, weights.tensors, weights.source)
+    _insist_on_dtypes(skeleton, weights)
+    model = class_of(told["task"])(_build(told, config["backbone"] | overrides), **own_arguments(config))
     model.load_state_dict(weights.tensors)
     return model.eval()
 
@@ -126,12 +120,14 @@ def _description_of(weights: Weights) -> dict[str, Any]:
             f"{weights.source} does not say which model it is of: it was not written by tustin.save; "
             "build the model with tustin.create_model and use tustin.load_checkpoint"
         )
-    if told["format"] > _FORMAT:
-        raise CheckpointError(f"{weights.source} was written by a newer version, tustin {told['tustin']}")
-    told.setdefault("task", "classification")  # the only one of files that do not say
-    if told["task"] not in ("classification", *_TASKS):
-        raise CheckpointError(f"{weights.source}: {unknown('task', told['task'], ['classification', *_TASKS])}")
     return told
+
+
+def _insist_on_dtypes(model: nn.Module, weights: Weights) -> None:
+    try:
+        check_dtypes(model, weights.tensors)
+    except ValueError as error:
+        raise CheckpointError(f"{weights.source} is refused: {error}") from error
 
 
 def _build(told: Mapping[str, Any], config: dict[str, Any]) -> VisionMamba:
@@ -143,8 +139,6 @@ def _build(told: Mapping[str, Any], config: dict[str, Any]) -> VisionMamba:
     if told["architecture"] is None:  # made from the class, without a name
         model: Any = VisionMamba(**config)
         model.pretrained_cfg = model.default_cfg = about
-    elif not timm.is_model(told["architecture"]):
-        raise CheckpointError(unknown("architecture", told["architecture"], timm.list_models(module="vim")))
     else:
         model = timm.create_model(told["architecture"], pretrained_cfg_overlay=about, **config)
     assert isinstance(model, VisionMamba)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from timm.data import resolve_model_data_config
 from timm.layers import LayerNorm2d
@@ -21,11 +21,15 @@ from torchvision.models.detection.transform import GeneralizedRCNNTransform
 from torchvision.ops import MultiScaleRoIAlign
 from torchvision.ops.poolers import LevelMapper
 
+from ..ranges import Range
 from .cascade import POOLED, STAGES, Cascade, Stage
 from .simple_pyramid import SimplePyramid
-from .vim import VisionMamba
+from .vim import VisionMamba, Width
 
 __all__ = ["Detector"]
+
+CategoryId: TypeAlias = Annotated[int, Range(0, 2**63 - 1)]
+Boxes: TypeAlias = Annotated[int, Range(1, 100_000)]
 
 ASPECT_RATIOS = (0.5, 1.0, 2.0)
 LONGEST = 2
@@ -53,11 +57,11 @@ class Detector(GeneralizedRCNN):  # type: ignore[misc]
     def __init__(
         self,
         vim: VisionMamba,
-        category_ids: Sequence[int],
-        channels: int = 256,
-        hidden: int = 1024,
-        proposals: int = 1000,
-        samples: int = 512,
+        category_ids: Sequence[CategoryId],
+        channels: Width = 256,
+        hidden: Width = 1024,
+        proposals: Boxes = 1000,
+        samples: Boxes = 512,
     ) -> None:
         num_classes = len(category_ids)
         pyramid = SimplePyramid(vim, channels)

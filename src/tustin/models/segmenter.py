@@ -7,14 +7,15 @@ auxiliary head that reads the map of stride 16 in training.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ranges import Range
 from .pyramid import STRIDES, FeaturePyramid
-from .vim import VisionMamba
+from .vim import VisionMamba, Width
 
 __all__ = ["Segmenter"]
 
@@ -35,7 +36,9 @@ class Segmenter(nn.Module):
 
     task = "segmentation"
 
-    def __init__(self, vim: VisionMamba, num_classes: int, channels: int | None = None) -> None:
+    def __init__(
+        self, vim: VisionMamba, num_classes: Annotated[int, Range(1, 2**15 - 1)], channels: Width | None = None
+    ) -> None:
         super().__init__()
         channels = vim.embed_dim if channels is None else channels
         self.backbone = FeaturePyramid(vim)

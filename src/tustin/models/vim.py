@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 import torch
 from timm.layers import DropPath, lecun_normal_, to_2tuple
@@ -13,17 +13,24 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..discretize.base import unknown
+from ..ranges import Range, check
 from ..rowwise import beside, rms_norm
 from .mixer import Mixer
 from .tokens import insert_middle, middle_token, resample_pos_embed, split_middle
 from .weights import Weights, check_discretization, load_checkpoint
 
-__all__ = ["VisionMamba"]
+__all__ = ["VisionMamba", "model_names"]
 
 POOLS = ("token", "avg", "")
 """What the head reads: the class token, the mean of the patches, or every token."""
 
 _EPS = 1e-5
+
+Side: TypeAlias = Annotated[int, Range(1, 2**16)]
+Patch: TypeAlias = Annotated[int, Range(1, 2**12)]
+Width: TypeAlias = Annotated[int, Range(1, 2**16)]
+Classes: TypeAlias = Annotated[int, Range(0, 2**24)]
+Rate: TypeAlias = Annotated[float, Range(0, 1, below=True)]
 
 
 class RMSNorm(nn.RMSNorm):
@@ -103,23 +110,24 @@ class VisionMamba(nn.Module):
 
     def __init__(
         self,
-        img_size: int | tuple[int, int] = 224,
-        patch_size: int = 16,
-        stride: int | None = None,
-        in_chans: int = 3,
-        num_classes: int = 1000,
+        img_size: Side | tuple[Side, Side] = 224,
+        patch_size: Patch = 16,
+        stride: Patch | None = None,
+        in_chans: Annotated[int, Range(1, 2**12)] = 3,
+        num_classes: Classes = 1000,
         global_pool: str = "token",
-        embed_dim: int = 192,
-        depth: int = 24,
-        d_state: int = 16,
+        embed_dim: Width = 192,
+        depth: Annotated[int, Range(1, 1000)] = 24,
+        d_state: Annotated[int, Range(1, 2**12)] = 16,
         discretization: str = "bil",
         dt_init_backward: str = "vim",
-        drop_rate: float = 0.0,
-        drop_path_rate: float = 0.0,
+        drop_rate: Rate = 0.0,
+        drop_path_rate: Rate = 0.0,
         dynamic_img_size: bool = True,
         backend: str = "auto",
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "backend")}
+        check(VisionMamba.__init__, arguments)
         super().__init__()
         height, width = to_2tuple(img_size)
         self.config: dict[str, Any] = arguments | {"img_size": [height, width], "stride": stride or patch_size}
@@ -233,8 +241,9 @@ class VisionMamba(nn.Module):
     def get_classifier(self) -> nn.Module:
         return self.head
 
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+    def reset_classifier(self, num_classes: Classes, global_pool: str | None = None) -> None:
         """A fresh head for `num_classes`, or none for 0; optionally another pooling."""
+        check(VisionMamba.reset_classifier, {"num_classes": num_classes})
         if global_pool is not None:
             if global_pool not in POOLS:
                 raise ValueError(unknown("global_pool", global_pool, POOLS))
@@ -312,6 +321,11 @@ default_cfgs = generate_default_cfgs(
         "vim_nano_patch1_8": _DIGITS,
     }
 )
+
+
+def model_names() -> list[str]:
+    """The models of this package, which are a few of those that timm's registry holds."""
+    return sorted(default_cfgs)
 
 
 def _create(variant: str, pretrained: bool, kwargs: dict[str, Any], **sizes: Any) -> nn.Module:

@@ -26,6 +26,7 @@ from timm.models import adapt_input_conv, clean_state_dict
 from timm.utils.model import unwrap_model
 from torch import Tensor, nn
 
+from .header import check_header
 from .tokens import resample_pos_embed
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ ENTRIES = ("model", "state_dict", "model_ema", "state_dict_ema")
 """Where training scripts keep the weights, in the order of preference."""
 
 _ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
-_TOLD = {"format", "tustin", "architecture", "discretization", "config", "data", "class_names", "metadata", "sha256"}
-"""What a file of ours says about itself."""
 
 
 class CheckpointError(ValueError):
@@ -158,14 +157,17 @@ def _read_safetensors(path: Path) -> Weights:
             told = (file.metadata() or {}).get("tustin")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         description = json.loads(told) if told else None
-        if description is not None and not (isinstance(description, dict) and description.keys() >= _TOLD):
-            raise ValueError("its header does not say what tustin.save would have written")
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{path} is truncated, corrupted or not a checkpoint: {_one_line(error)} (nothing was loaded)"
         ) from error
-    if description and description.get("sha256") != digest(tensors):
-        raise CheckpointError(f"{path} is corrupted: its tensors do not match its checksum (nothing was loaded)")
+    if description is not None:
+        try:
+            description = check_header(description, tensors)
+        except ValueError as error:
+            raise CheckpointError(f"{path} is refused for what its header says: {error}") from error
+        if description["sha256"] != digest(tensors):
+            raise CheckpointError(f"{path} is corrupted: its tensors do not match its checksum (nothing was loaded)")
     return Weights(str(path), tensors, description)
 
 

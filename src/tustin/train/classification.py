@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from ..data import BatchSource, Digits, Images, cifar, folder, transforms
 from ..data.batches import Batch
+from ..discretize.base import unknown
 from ..models import Diagnosis, create_model, diagnose, load_checkpoint, save
+from ..models.vim import model_names
 from .config import Config, DataConfig
 from .evaluation import Evaluation
 from .metrics import METRICS, ClassificationMeter
@@ -44,6 +46,11 @@ class Classification:
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         images, targets = batch["images"], batch["labels"]
         if self.mixup:  # its targets are smooth already
+            if len(images) % 2:
+                raise ValueError(
+                    f"mixup and cutmix mix pairs, so that a forward pass needs an even number of images, not "
+                    f"{len(images)}: change optim.batch_size or optim.accumulate"
+                )
             images, targets = self.mixup(images, targets)
             return nn.functional.cross_entropy(model(images), targets)
         return nn.functional.cross_entropy(model(images), targets, label_smoothing=self.smoothing)
@@ -64,12 +71,18 @@ class Classification:
 
 def open_data(data: DataConfig, training: bool) -> Digits | Images:
     """One half of the data that the settings name."""
-    if data.name == "digits":
-        return Digits(training)
+    images = Digits(training) if data.name == "digits" else _open_files(data, training)
+    if data.num_classes not in (None, len(images.classes)):
+        where = data.name if data.path is None else repr(data.path)
+        raise ValueError(f"{where} has {len(images.classes)} classes, data.num_classes is {data.num_classes}")
+    return images
+
+
+def _open_files(data: DataConfig, training: bool) -> Images:
     if data.path is None:
         raise ValueError(f"data.path is missing: --data.path must say where the data are ({data.name})")
     if data.name == "folder":
-        return folder(data.path, training, data.num_classes)
+        return folder(data.path, training)
     if not data.name.startswith("cifar"):
         raise ValueError(f"classification needs data.name digits, cifar10, cifar100 or folder, got {data.name!r}")
     return cifar(data.name, data.path, training, data.download)
@@ -103,6 +116,8 @@ def _for_training(images: Digits | Images, config: Config, facts: dict[str, Any]
 def model_of(config: Config, num_classes: int) -> Any:
     """The Vision Mamba of the settings, with the weights they name, and a head for so many classes or, for 0, none."""
     settings = config.model
+    if settings.name not in model_names():  # others in timm's registry have no discretization
+        raise ValueError(unknown("model", settings.name, model_names()))
     arguments = {"num_classes": num_classes, "discretization": settings.discretization, **settings.args}
     if settings.img_size is not None:
         arguments["img_size"] = settings.img_size

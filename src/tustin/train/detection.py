@@ -17,7 +17,7 @@ from ..models import Diagnosis, diagnose, save
 from ..models.detector import Detector
 from .average_precision import coco_figures
 from .classification import model_of
-from .config import Config, DataConfig, refuse_settings_of_classification
+from .config import Config, DataConfig
 from .evaluation import Evaluation
 from .metrics import METRICS, Gather
 
@@ -31,7 +31,6 @@ class Detection:
     primary = METRICS["box_ap75"]
 
     def __init__(self, config: Config) -> None:
-        refuse_settings_of_classification(config)
         train, self.eval_data = open_data(config.data, training=True), open_data(config.data, training=False)
         if (train.classes, train.category_ids) != (self.eval_data.classes, self.eval_data.category_ids):
             raise ValueError(f"the categories of train2017 and val2017 in {config.data.path!r} differ")

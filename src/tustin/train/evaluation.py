@@ -14,6 +14,7 @@ from torch import nn
 
 from ..data.batches import Batch, BatchSource, evaluation_batches
 from ..models import describe, load
+from ..ranges import check
 from .config import DataConfig
 from .metrics import Meter
 from .record import environment
@@ -46,7 +47,7 @@ def evaluate_checkpoint(
     `settings` are on top of those that it was trained with, such as {"segmentation.window": "slide"}.
     """
     told, model = describe(path), load(path)
-    trained_with = told["metadata"].get("config", {})
+    trained_with = settings_in(told)
     data = _data(told["task"], trained_with, data_name, data_path, skip_corrupt)
     module = import_module(f".{told['task']}", __package__)
     evaluation: Evaluation = module.evaluation_of(model, data, {**trained_with, **(settings or {})})
@@ -70,6 +71,12 @@ def evaluate_checkpoint(
     }
 
 
+def settings_in(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the training, by their dotted names, if the file says so."""
+    settings = told["metadata"].get("config")
+    return settings if isinstance(settings, dict) else {}
+
+
 def _insist_on_classes(path: str | Path, names: list[str] | None, number: int, classes: list[str]) -> None:
     """The data must have as many classes as the model, and if they have the same names, in the same order."""
     if len(classes) != number:
@@ -83,9 +90,12 @@ def _data(
 ) -> DataConfig:
     known = trained_with.get("data.name", DATA[task])
     chosen: Any = name or ("folder" if task == "classification" and path else known)
-    return DataConfig(
-        name=chosen,
-        path=path or trained_with.get("data.path"),
-        skip_corrupt=skip_corrupt,
-        unlabelled=trained_with.get("data.unlabelled", 0),
-    )
+    values = {
+        "name": chosen,
+        "path": path or trained_with.get("data.path"),
+        "skip_corrupt": skip_corrupt,
+        "download": path is not None,  # what only a file asks for is not fetched, nor written
+        "unlabelled": trained_with.get("data.unlabelled", 0),
+    }
+    check(DataConfig, values, "data.")
+    return DataConfig(**values)

@@ -16,8 +16,9 @@ from ..data.mask_transforms import ForEvaluation, ForTraining
 from ..data.masks import UNLABELLED, MaskedImages, masked_folder
 from ..models import Diagnosis, diagnose, save
 from ..models.segmenter import Segmenter
+from ..ranges import check
 from .classification import model_of
-from .config import Config, DataConfig, SegmentationConfig, refuse_settings_of_classification
+from .config import Config, DataConfig, SegmentationConfig
 from .evaluation import Evaluation
 from .metrics import METRICS, Gather
 
@@ -31,7 +32,6 @@ class Segmentation:
     primary = METRICS["miou"]
 
     def __init__(self, config: Config) -> None:
-        refuse_settings_of_classification(config)
         self.settings, self.smoothing = config.segmentation, config.optim.smoothing
         train, held_out = open_data(config.data, training=True), open_data(config.data, training=False)
         self.class_names = train.classes
@@ -110,7 +110,9 @@ def evaluation_of(model: Segmenter, data: DataConfig, settings: Mapping[str, Any
 def settings_of(settings: Mapping[str, Any]) -> SegmentationConfig:
     """Those of segmentation among all the settings of a run, by their dotted names."""
     prefix = "segmentation."
-    return SegmentationConfig(**{name[len(prefix) :]: settings[name] for name in settings if name.startswith(prefix)})
+    own = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
+    check(SegmentationConfig, own, prefix)  # a checkpoint may come from a stranger
+    return SegmentationConfig(**own)
 
 
 def segment_each(model: Any, batch: Batch, settings: SegmentationConfig) -> list[Tensor]:

@@ -1,0 +1,47 @@
+"""The one place where an image file is opened: a list of formats, and one sentence for what cannot be read."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+
+__all__ = ["FORMATS", "UnreadableError", "read_image"]
+
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
+"""Whatever a file is called: others of Pillow's formats start programs (EPS) or are of no use here."""
+
+
+class UnreadableError(ValueError):
+    """A file that is not an image that can be read, and the `reason`."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot read the image {str(path)!r}: {reason}")
+        self.reason = reason
+
+
+def read_image(path: Path, mode: str | None = None) -> Image.Image:
+    """The image, in the mode "RGB" or "L" without palette and transparency; without a mode as the file has it."""
+    try:
+        if path.exists() and not path.is_file():  # a pipe would never end
+            raise UnreadableError(path, "not a file")
+        # Odd metadata is no concern.
+        with warnings.catch_warnings(action="ignore"), Image.open(path, formats=FORMATS) as file:
+            return file.copy() if mode is None else file.convert(mode)
+    except UnreadableError:
+        raise
+    except Exception as error:  # a damaged file can fail in any way
+        raise UnreadableError(path, _reason(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, Image.DecompressionBombError):
+        return f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels"
+    if isinstance(error, UnidentifiedImageError):
+        return f"not an image ({', '.join(FORMATS)})"
+    if isinstance(error, OSError | ValueError | SyntaxError):  # which Pillow raises with a text
+        return " ".join(str(error).split()) or "it is damaged"
+    return "it is damaged"

@@ -1,0 +1,136 @@
+"""What settings may be: each of its kind and in its range, and none that would have no effect."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from timm.data.auto_augment import augment_and_mix_transform, auto_augment_transform, rand_augment_transform
+from timm.optim import list_optimizers
+
+from ..discretize.base import unknown
+from ..models import VisionMamba
+from ..ranges import check
+
+if TYPE_CHECKING:
+    from .config import Config
+
+__all__ = ["check_config"]
+
+SETTING_OF = {
+    "discretization": "model.discretization",
+    "img_size": "model.img_size",
+    "drop_path_rate": "model.drop_path_rate",
+    "num_classes": "data.num_classes",
+    "pretrained": "model.weights",
+    "checkpoint_path": "model.weights",
+    "allow_other_discretization": "model.allow_other_discretization",
+}
+"""Arguments of a model that are settings by themselves, so that `model.args` may not hold them as well."""
+
+_FILES = {"path", "num_classes", "seed", "workers", "skip_corrupt"}
+DATA_SETTINGS = {
+    "digits": {"num_classes", "seed", "workers"},
+    "cifar10": {"path", "num_classes", "seed", "workers", "crop_pct", "download"},
+    "cifar100": {"path", "num_classes", "seed", "workers", "crop_pct", "download"},
+    "folder": {*_FILES, "crop_pct", "in_memory"},
+    "ade20k": {*_FILES, "in_memory"},
+    "masks": {*_FILES, "in_memory", "unlabelled"},
+    "coco": _FILES,
+}
+"""Which of the settings `data.*` each kind of data reads."""
+
+_MIXED = {"mixup", "cutmix", "repeats"}
+_CLASSIFIED = {*_MIXED, "crop", "flip", "color_jitter", "auto", "erase"}
+AUGMENT_SETTINGS = {
+    "digits": {*_MIXED, "shift"},
+    "cifar10": _CLASSIFIED,
+    "cifar100": _CLASSIFIED,
+    "folder": _CLASSIFIED,
+    "ade20k": {"flip", "repeats"},
+    "masks": {"flip", "repeats"},
+    "coco": {"flip", "repeats"},
+}
+"""Which of the settings `augment.*` each kind of data reads."""
+
+
+def check_config(config: Config) -> None:
+    """Raise a sentence that names the setting, what it was and what was expected."""
+    for name, part in _parts(config):
+        values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+        check(type(part), values, name)
+    _check_arguments(config.model.args)
+    _check_effect(config)
+    _check_names(config)
+    for task in (config.segmentation, config.detection):
+        if task.min_scale > task.max_scale:
+            name = type(task).__name__.removesuffix("Config").lower()
+            raise ValueError(f"{name}.min_scale {task.min_scale} is above {name}.max_scale {task.max_scale}")
+
+
+def _parts(config: Config) -> Iterator[tuple[str, Any]]:
+    """The groups of settings by the prefix of their names, and the settings of no group."""
+    yield "", config
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            yield f"{field.name}.", value
+
+
+def _check_arguments(arguments: Mapping[str, Any]) -> None:
+    for name in arguments:
+        if setting := SETTING_OF.get(name):
+            raise ValueError(f"model.args may not hold {name!r}, which has a setting of its own: {setting}")
+    check(VisionMamba.__init__, arguments, "model.args.", without=SETTING_OF)
+
+
+def _check_effect(config: Config) -> None:
+    """A setting that the data or the task do not read must not look as if it had an effect."""
+    data = config.data.name
+    for prefix, part, read in (
+        ("data", config.data, {"name", *DATA_SETTINGS[data]}),
+        ("augment", config.augment, AUGMENT_SETTINGS[data]),
+    ):
+        usual = dataclasses.asdict(type(part)())
+        if data == "digits":
+            usual |= {"crop": "none", "flip": 0}
+        for field in dataclasses.fields(part):
+            if field.name not in read:
+                _insist(f"{prefix}.{field.name}", getattr(part, field.name), usual[field.name], data)
+    for task in ("segmentation", "detection"):
+        if config.task != task:
+            part = getattr(config, task)
+            for name, value in dataclasses.asdict(type(part)()).items():
+                _insist(f"{task}.{name}", getattr(part, name), value, config.task)
+    if config.task == "detection":
+        _insist("optim.smoothing", config.optim.smoothing, type(config.optim)().smoothing, config.task)
+    if config.augment.auto is not None:
+        _insist("augment.color_jitter", config.augment.color_jitter, 0, "images with augment.auto")
+
+
+def _insist(name: str, value: object, usual: object, where: str) -> None:
+    if value != usual:
+        wanted, got = (json.dumps(one).strip('"') for one in (usual, value))  # as a recipe has it
+        raise ValueError(f"{name} has no effect on {where}: it must be {wanted}, got {got}")
+
+
+def _check_names(config: Config) -> None:
+    """Names that timm would refuse with an assertion, or take for something else."""
+    known = [str(name) for name in list_optimizers()]
+    if config.optim.name not in known:
+        raise ValueError(unknown("optimizer (optim.name)", config.optim.name, known))
+    auto = config.augment.auto
+    if auto is not None and not _is_policy(auto):
+        raise ValueError(f"augment.auto must be a policy of timm such as rand-m9-mstd0.5-inc1, got {auto!r}")
+
+
+def _is_policy(name: str) -> bool:
+    makers = {"rand": rand_augment_transform, "augmix": augment_and_mix_transform}
+    maker = makers.get(name.split("-")[0], auto_augment_transform)
+    try:
+        maker(name, {})
+    except Exception:  # it asserts, looks up and converts what the name says
+        return False
+    return True
