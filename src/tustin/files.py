@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 __all__ = ["digest", "insist_on_file", "insist_on_values", "read_json", "read_text", "remove_unfinished"]
-__all__ += ["replacing", "write_text"]
+__all__ += ["replacing", "shortened", "write_text"]
 
 LARGEST_TEXT = 2**28
 """Bytes of a text that is read back; what we write is far smaller."""
@@ -153,10 +153,11 @@ def insist_on_values(path: Path, values: Any, kinds: Mapping[str, type | tuple[t
         raise ValueError(f"{str(path)!r} is damaged: it holds a {type(values).__name__}, expected {', '.join(kinds)}")
     for name, kind in kinds.items():
         if not isinstance(values.get(name), kind) or isinstance(values[name], bool):
-            raise ValueError(f"{str(path)!r} is damaged: {name} is {_short(values.get(name))}")
+            raise ValueError(f"{str(path)!r} is damaged: {name} is {shortened(values.get(name))}")
 
 
-def _short(value: object) -> str:
+def shortened(value: object) -> str:
+    """A value in a message: the beginning of it, where it is long."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:97]}..."
 

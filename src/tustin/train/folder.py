@@ -55,7 +55,7 @@ _STATE: dict[str, type | tuple[type, ...]] = {
     "ema": _MAYBE,
     "scaler": _MAYBE,
 }
-_RECORD = {"updates": int, "train_seconds": _NUMBER}
+_RECORD = {"epoch": _NUMBER, "updates": int, "train_seconds": _NUMBER}
 _SUMMARY = {"config": dict, "best": dict, "best_epoch": _NUMBER, "train_seconds": _NUMBER, "environment": dict}
 
 
