@@ -265,8 +265,9 @@ class Trainer:
             if self.accelerator.scaler:
                 self.accelerator.scaler.load_state_dict(state["scaler"])
         except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+            reason = " ".join(str(error).split())
             raise RuntimeError(
-                f"{str(self.folder / TRAINING)!r} does not fit the model: {error}; --run.resume false starts over"
+                f"{str(self.folder / TRAINING)!r} does not fit the model: {reason}; --run.resume false starts over"
             ) from error
         self.step, self.records, self.best = state["step"], list(state["records"]), state["best"]
         self.loss_sum = torch.tensor(state["loss_sum"], device=self.accelerator.device)

@@ -14,13 +14,14 @@ process may be killed between any two.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
-import zipfile
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -95,7 +96,7 @@ class RunFolder:
             return None
         try:
             insist_on_file(path)
-            _check_sums(path)
+            _check_sum(path)
             state: dict[str, Any] = _load(path)
             insist_on_values(path, state, _STATE)
             for record in state["records"]:
@@ -116,7 +117,9 @@ class RunFolder:
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         with replacing(self / TRAINING) as file:
-            torch.save(dict(state), file)
+            summed = _Summed(file)
+            torch.save(dict(state), summed)
+            file.write(summed.sum.digest())  # behind the end of the archive, where PyTorch does not look
 
     def write_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
         write_text(self / METRICS, "".join(json.dumps(record) + "\n" for record in records))
@@ -150,17 +153,30 @@ class RunFolder:
             (self / name).unlink(missing_ok=True)
 
 
-def _check_sums(path: Path) -> None:
-    """PyTorch writes the sums of its archives but does not look at them."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-    except OSError as error:
-        raise OSError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-    except Exception as error:  # a flipped bit may mean anything: another method of compression, a password, ...
-        raise ValueError(f"the checkpoint {str(path)!r} is damaged ({error})") from error
-    if damaged:
-        raise ValueError(f"the checkpoint {str(path)!r} is damaged (the checksum of its part {damaged!r} differs)")
+class _Summed:
+    """A file that is written, and the sum of what is."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.sum = file, hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        self.sum.update(data)
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def _check_sum(path: Path) -> None:
+    """PyTorch itself looks at no sum, and would continue from what a flipped bit makes of the weights."""
+    found = hashlib.sha256()
+    left = path.stat().st_size - found.digest_size
+    with path.open("rb") as file:
+        while left > 0 and (part := file.read(min(left, 2**20))):
+            found.update(part)
+            left -= len(part)
+        if file.read() != found.digest():
+            raise ValueError(f"the checkpoint {str(path)!r} is damaged (its checksum is not that of what it holds)")
 
 
 def _load(path: Path) -> Any:
@@ -168,7 +184,9 @@ def _load(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, MemoryError):
         raise
-    except Exception as error:  # PyTorch's own words would advise to load it in a way that executes what it holds
+    except pickle.UnpicklingError as error:  # whose own words advise to load it in a way that executes what it holds
         raise ValueError(
             f"{str(path)!r} is not a checkpoint of 'tustin train': it holds more than plain values and tensors"
         ) from error
+    except Exception as error:
+        raise ValueError(f"the checkpoint {str(path)!r} is damaged ({' '.join(str(error).split())})") from error
