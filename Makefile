@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint bench sanitize aarch64 clean
+.PHONY: demo test torture lint bench sanitize aarch64 clean
 
 demo: $(READY)  ## the paper's six rules on the digits, seven seeds each; about five minutes on two cores
 	$(BIN)/tustin study digits --seeds 7 --epochs 16 --run.device cpu --out runs/demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
+
+torture: $(READY)  ## kill -9 and Ctrl-C at hundreds of moments; about half an hour
+	$(BIN)/python -m pytest -m long tests/torture.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -145,8 +145,11 @@ def _csv(rows: list[dict[str, Any]], first: list[str]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A spreadsheet would take text that begins in such a way for a formula, and compute it; an apostrophe says no."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(tuple("=+-@\t\r\n")) else value
+    """Text on one line, with an apostrophe where a spreadsheet would take it for a formula and compute it."""
+    if not isinstance(value, str):
+        return value
+    text = " ".join(value.split())
+    return f"'{text}" if text.startswith(tuple("=+-@")) else text
 
 
 _FILES: dict[str, Callable[[Analysis], str]] = {
