@@ -39,14 +39,13 @@ def test_killed_at_every_moment_then_continued(tmp_path, work):
         assert contents(folder) == expected, f"killed at moment {number} of {moments}"
 
 
-@pytest.mark.parametrize("work", [a_run, a_study_that_keeps_nothing])
-def test_killed_again_and_again(tmp_path, work):
+def test_killed_again_and_again(tmp_path):
     folder = tmp_path / "folder"
-    assert in_a_process(work, folder)[0] == 0
+    assert in_a_process(a_run, folder)[0] == 0
     expected = contents(folder)
     shutil.rmtree(folder)
     for number in itertools.count(1):  # a little later each time
-        code, _ = in_a_process(killed_at, number, work, folder)
+        code, _ = in_a_process(killed_at, number, a_run, folder)
         if code == 0:
             break
         assert code == -signal.SIGKILL
