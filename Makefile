@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint bench fuzz sanitize wide aarch64 clean
+.PHONY: demo test fuzz torture lint bench sanitize wide aarch64 clean
 
 demo: $(READY)  ## the paper's six rules on the digits, seven seeds each; about five minutes on two cores
 	$(BIN)/tustin study digits --seeds 7 --epochs 16 --run.device cpu --out runs/demo
@@ -15,6 +15,9 @@ test: $(READY)
 FUZZ_CASES ?= 10000
 fuzz: $(READY)  ## commands and files made wrong at random, many more than `make test` tries; about half an hour
 	TUSTIN_FUZZ_CASES=$(FUZZ_CASES) $(BIN)/python -m pytest -n auto tests/fuzz
+
+torture: $(READY)  ## kill -9 and Ctrl-C at hundreds of moments; about half an hour
+	$(BIN)/python -m pytest -m long tests/torture.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -16,7 +16,7 @@ from . import METHODS, Method, __version__, info, predict
 from .bench import model_commands as models_bench
 from .discretize.base import unknown
 from .files import write_text
-from .signals import Interrupted
+from .signals import INTERRUPTED, Interrupted, interrupts
 from .study import command as study
 
 if TYPE_CHECKING:
@@ -46,10 +46,22 @@ class Command:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 141 pipe closed.
 
-    A training that was stopped by a signal has saved its state and ends with 130 (Ctrl-C) or 143 (SIGTERM).
+    A training that was stopped by a signal has saved its state and ends with 130 (Ctrl-C) or 143 (SIGTERM). A study of
+    which some runs have failed ends with 3.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
     debug = "--debug" in argv  # asked for here, because a mistake may come before the arguments are parsed
+    try:
+        with interrupts() as pressed:
+            code = _run(argv, debug)
+            return INTERRUPTED if pressed.lost else code  # where a library has made something else of it
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        return INTERRUPTED
+
+
+def _run(argv: list[str], debug: bool) -> int:
     try:
         _dispatch(argv)
         sys.stdout.flush()  # a closed pipe must show up here, not while the interpreter shuts down
@@ -57,10 +69,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _abandon_output()
         return 141
-    except KeyboardInterrupt:
-        if debug:
-            raise
-        return 130
     except UsageError as error:
         return _fail(error, 2)
     except Interrupted as stopped:
@@ -69,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        return _fail(error, 1)
+        return _fail(error, 3 if isinstance(error, study.SomeRunsFailed) else 1)
 
 
 def _dispatch(argv: list[str]) -> None:

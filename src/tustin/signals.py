@@ -1,12 +1,23 @@
-"""Stopping politely: a signal is noted, the update in progress finishes, the state is saved, and the run ends."""
+"""Stopping: politely, where a state must be saved first, and at once where nothing is at stake.
+
+While a run is in progress a signal is noted, the update in progress finishes, the state is saved, and the run ends
+(`stop_requests`). Before and after, Ctrl-C ends a command: it is a KeyboardInterrupt where that reaches `main`, and the
+end of the process where it would be printed or get lost, as while libraries are imported (`interrupts`).
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import PurePath
 from types import FrameType
+
+INTERRUPTED = 128 + signal.SIGINT
+"""What shells expect of a program that Ctrl-C has ended."""
 
 
 class Interrupted(Exception):
@@ -34,6 +45,7 @@ class StopRequest:
 def stop_requests() -> Iterator[StopRequest]:
     """Notes Ctrl-C and SIGTERM while it lasts; only the main thread can."""
     request = StopRequest()
+    request.number = signal.SIGINT if _Interrupts.lost else 0
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
@@ -43,3 +55,58 @@ def stop_requests() -> Iterator[StopRequest]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# --- the whole process ------------------------------------------------------------------------------------------------
+
+
+def is_command() -> bool:
+    """Whether this process was started as `tustin` or `python -m tustin`."""
+    name = sys.argv[0] if sys.argv else ""
+    if name == "-m":  # as long as Python looks for the module
+        return sys.orig_argv[sys.orig_argv.index("-m") + 1] in ("tustin", "tustin.cli")
+    return PurePath(name).name == "tustin"
+
+
+def end_at_once_on_interrupt() -> None:
+    """Ctrl-C ends the process, without a word and whatever it is doing: for as long as nothing can be lost."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
+
+
+class _Interrupts:
+    """Whether Ctrl-C was pressed and the command goes on all the same: a library has caught the exception."""
+
+    lost = False
+
+
+@contextmanager
+def interrupts() -> Iterator[type[_Interrupts]]:
+    """Ctrl-C while a command runs; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield _Interrupts
+        return
+    handler, hook = signal.signal(signal.SIGINT, _interrupt), sys.unraisablehook
+
+    def unraisable(told: sys.UnraisableHookArgs, /) -> None:
+        """What was raised where nothing can be: inside a callback from C, or while an object goes away."""
+        if issubclass(told.exc_type, KeyboardInterrupt):
+            os._exit(INTERRUPTED)
+        hook(told)
+
+    sys.unraisablehook = unraisable
+    try:
+        yield _Interrupts
+    finally:
+        _Interrupts.lost = False
+        sys.unraisablehook = hook
+        signal.signal(signal.SIGINT, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _Interrupts.lost = True  # unless it reaches `main`
+    while frame:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):  # libraries catch everything while they import
+            os._exit(INTERRUPTED)
+        frame = frame.f_back
+    raise KeyboardInterrupt

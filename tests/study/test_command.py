@@ -72,6 +72,25 @@ def test_failures_are_told(capsys):
     assert "rk4_raw, seed 0: FAILED, " in capsys.readouterr().out
 
 
+def test_some_failures_have_an_exit_code_of_their_own(capsys):
+    command = ["study", "digits", "--methods", "zoh,rk4_raw", "--seeds", "1", "--out", "study"]
+    assert main([*command, *words(SETTINGS | UNSTABLE)]) == 3
+    out, err = capsys.readouterr()
+    assert "report: study/report.html" in out
+    assert "tustin: error: 1 of 2 runs failed, the first because: " in err.splitlines()[-1]
+    assert main(["study", "report", "study"]) == 0
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]\n", "\xff"])
+def test_metrics_that_are_damaged_count_as_nothing_done(tmp_path, undisturbed, capsys, text):
+    """They follow from the checkpoint: the run writes them again."""
+    shutil.copytree(undisturbed[0], tmp_path / "study")
+    (tmp_path / "study/results/bil-1.json").unlink()
+    (tmp_path / "study/runs/bil-1/metrics.jsonl").write_text(text, encoding="latin-1")
+    assert main(["study", "status", "study", "--json"]) == 0
+    assert strict_json(capsys.readouterr().out)["methods"][1]["begun"] == {}
+
+
 def test_a_plan_that_has_not_begun_may_change(tmp_path, capsys):
     command = ["study", "digits", "--methods", "zoh", "--seeds", "1", "--out", "study", *words(SETTINGS)]
     assert main([*command, "--data.name", "folder", "--data.path", "nowhere", "--augment.shift", "0"]) == 1
@@ -107,6 +126,10 @@ def test_help(capsys):
         (["digits", "--run.threads", "2"], 2, ["--threads-per-run"]),
         (["digits", "--epoch", "3"], 2, ["did you mean 'epochs'"]),
         (["digits", "--seeds", "0"], 2, ["--seeds"]),
+        (["digits", "--seeds", "1000000000"], 2, ["--seeds: expected at most 10000 seeds, got 1000000000"]),
+        (["digits", "--seeds", "9" * 5000], 2, ["--seeds: expected a number of at least 1, got '99"]),
+        (["digits", "--jobs", "9" * 5000], 2, ["--jobs: expected a number of at least 1, got '99"]),
+        (["digits", "--seeds", "3,-1"], 1, ["seeds must be at least 0 and less than 2**63, got -1"]),
         (["digits", "--seeds", "a,b"], 2, ["a number of seeds or a list such as 3,5"]),
         (["digits", "--methods", "zoh,,bil"], 2, ["names with commas between them"]),
         (["digits", "--methods", "zoh,bill"], 1, ["did you mean 'bil'"]),

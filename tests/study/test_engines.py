@@ -42,17 +42,44 @@ class OnceBegun(Told):
             self.actions.pop(run)()
 
 
-def test_a_killed_process_fails_its_run_only_and_an_interrupt_saves(tmp_path):
-    kill, interrupt = lambda: multiprocessing.active_children()[0].kill(), lambda: os.kill(os.getpid(), signal.SIGINT)
-    display = OnceBegun(tmp_path, {"zoh-0": kill, "bil-0": interrupt})
-    with pytest.raises(Interrupted, match="stopped after 1 of 2 runs; what was begun is saved") as stopped:
+def kill_a_process():
+    multiprocessing.active_children()[0].kill()
+
+
+def test_a_killed_process_continues_and_finds_the_same(tmp_path, undisturbed):
+    display = OnceBegun(tmp_path, {"zoh-0": kill_a_process})
+    assert (
+        bits(study(tmp_path, LocalEngine(jobs=1), display, settings={"run.save_every": 1}), tmp_path) == undisturbed[1]
+    )
+    assert display.lines == ["zoh, seed 0: its process was killed, as the system does when memory runs out"]
+    assert not multiprocessing.active_children()
+
+
+def test_an_interrupt_saves_and_a_killed_run_stays_for_the_next_command(tmp_path):
+    def interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    display = OnceBegun(tmp_path, {"zoh-0": kill_a_process, "bil-0": interrupt})
+    with pytest.raises(Interrupted, match="stopped after 0 of 2 runs; what was begun is saved") as stopped:
         study(tmp_path, LocalEngine(jobs=1), display, seeds=[0], settings={"epochs": 20})
     assert stopped.value.exit_code == 130
     assert not multiprocessing.active_children()
-    left = read_study(tmp_path)
-    assert [(result.method, result.status) for result in left.results] == [("zoh", "failed")]
-    assert "its process was killed, as the system does when memory runs out" in left.results[0].error
+    assert read_study(tmp_path).results == []
     assert (tmp_path / "runs" / "bil-0" / "training.pt").exists()
+
+
+def test_ray_tells_of_a_killed_process(tmp_path, monkeypatch):
+    ray_engine = pytest.importorskip("tustin.study.ray_engine", reason="Ray is not installed", exc_type=RuntimeError)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray_engine, "_execute_in", kill_itself)
+    told = Told()
+    left = study(tmp_path, ray_engine.RayEngine(threads=1), told, methods=["zoh"], seeds=[0])
+    assert [(result.status, result.error[-7:]) for result in left.results] == [("failed", ", twice")]
+    assert [line.startswith("zoh, seed 0: Ray lost its process: ") for line in told.lines] == [True, True]
+
+
+def kill_itself(folder, run):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Command:

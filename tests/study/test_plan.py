@@ -41,7 +41,7 @@ def test_an_unfinished_study_is_balanced():
         ({"methods": ["zoh", "bill"]}, "did you mean 'bil'"),
         ({"methods": ["bil"]}, "the baseline 'zoh' is not among the methods"),
         ({"seeds": []}, "at least one seed"),
-        ({"seeds": [-1]}, "none below 0"),
+        ({"seeds": [-1]}, "at least 0 and less than 2"),
         ({"metric": "top-1"}, "did you mean 'top1'"),
         ({"level": 5.0}, "between 0 and 1, got 5.0"),
         ({"threshold": -1.0}, "0 or more"),

@@ -101,6 +101,15 @@ def test_csv_has_every_run_and_every_method(tmp_path: Path) -> None:
     assert bil["verdict"] == "significant and above threshold"
 
 
+@pytest.mark.parametrize("first", list("=+-@\t\r\n"))
+def test_no_cell_is_a_formula(tmp_path: Path, first: str) -> None:
+    error = f"{first}=HYPERLINK(1)"
+    made_up = study(plan(["zoh", "bil"], 2), lambda m, s: replace(failed(m, s), error=error) if s else done(m, s))
+    write_report(write(tmp_path / "study", made_up))
+    with (tmp_path / "study" / "runs.csv").open(encoding="utf-8", newline="") as file:
+        assert {row["error"] for row in csv.DictReader(file)} == {"", f"'{error.strip()}"}
+
+
 def _csv(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 

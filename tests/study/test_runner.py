@@ -27,7 +27,7 @@ def test_what_is_done_is_not_done_again(done, undisturbed):
     assert told.lines == ["4 of 4 runs are there already"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"method": "bil"}', "\xff"])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"method": "bil"}', "\xff", "1" * 9999, "[" * 99999])
 def test_a_damaged_result_is_set_aside_and_done_again(done, undisturbed, text):
     path = done / "results" / "bil-1.json"
     path.write_text(text, encoding="latin-1")
@@ -100,6 +100,60 @@ def test_a_run_that_someone_else_stopped_ends_the_study_politely(tmp_path):
     assert stopped.value.exit_code == 143
 
 
+class Crashing(Here):
+    """Loses the process of a run the first times."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.left = {("zoh", 0): times}
+
+    def carry_out(self, runs, stop):
+        for run in runs:
+            which = run.method, run.seed
+            if self.left.get(which, 0):
+                self.left[which] -= 1
+                self.carried_out.append(which)
+                (run.folder.path).mkdir(exist_ok=True)
+                (run.folder / ".0123456789abcdef.unfinished").touch()
+                yield [(run, Outcome("crashed", "its process was lost"))]
+            else:
+                yield from super().carry_out([run], stop)
+
+
+def test_a_lost_process_is_tried_once_more_after_the_others(tmp_path, undisturbed):
+    engine = Crashing(times=1)
+    assert bits(study(tmp_path, engine), tmp_path) == undisturbed[1]
+    assert engine.carried_out == [("zoh", 0), ("bil", 0), ("zoh", 1), ("bil", 1), ("zoh", 0)]
+    assert not list(tmp_path.rglob("*.unfinished"))
+
+
+def test_a_process_lost_twice_is_a_failure(tmp_path):
+    left = study(tmp_path, Crashing(times=2), seeds=[0], settings={"epochs": 1})
+    assert [(result.method, result.status, result.error) for result in left.results] == [
+        ("zoh", "failed", "its process was lost, twice"),
+        ("bil", "done", None),
+    ]
+    assert not list(tmp_path.rglob("*.unfinished"))
+
+
+def test_a_finished_run_whose_result_was_lost_is_not_trained_again(done, undisturbed):
+    before = (done / "results" / "bil-1.json").read_bytes()
+    (done / "results" / "bil-1.json").unlink()
+    assert bits(study(done), done) == undisturbed[1]
+    assert (done / "results" / "bil-1.json").read_bytes() == before, "with the same times"
+
+
+@pytest.mark.parametrize("name", ["summary.json", "metrics.jsonl", "best.safetensors"])
+@pytest.mark.parametrize("damage", ["", "{", "[1]"])
+def test_a_finished_run_that_is_damaged_is_done_again(done, undisturbed, name, damage):
+    (done / "results" / "bil-1.json").unlink()
+    if name.endswith(".safetensors"):
+        (done / "runs" / "bil-1" / name).unlink()
+    else:
+        (done / "runs" / "bil-1" / name).write_text(damage)
+    assert bits(study(done), done) == undisturbed[1]
+
+
 @pytest.mark.parametrize(
     ("keep", "kept"),
     [
@@ -151,7 +205,22 @@ def test_plan_records_what_the_runs_share(done):
     assert not {"seed", "out", "model.discretization"} & plan["config"].keys()
 
 
-def test_a_damaged_plan_is_named(done):
-    (done / "study.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"study.json' is damaged: it must hold exactly recipe"):
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\xff", "1" * 9999])
+def test_a_damaged_plan_is_named(done, text):
+    (done / "study.json").write_text(text, encoding="latin-1")
+    with pytest.raises(ValueError, match=r"study.json' is damaged: "):
         study(done)
+
+
+@pytest.mark.parametrize(("name", "value"), [("metric", "beauty"), ("seeds", []), ("methods", [])])
+def test_a_plan_with_impossible_values_is_named(done, name, value):
+    plan = json.loads((done / "study.json").read_text())
+    (done / "study.json").write_text(json.dumps(plan | {name: value}))
+    with pytest.raises(ValueError, match=r"study.json' is damaged: "):
+        read_study(done)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_impossible_seeds(tmp_path, seed):
+    with pytest.raises(ValueError, match=r"^seeds must be at least 0 and less than 2\*\*63, got "):
+        study(tmp_path, seeds=[0, seed])

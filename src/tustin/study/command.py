@@ -7,12 +7,22 @@ from collections.abc import Callable, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..files import shortened
+
 if TYPE_CHECKING:
     from ..train import Config
     from .results import Plan, Study
     from .runner import Engine
 
-__all__ = ["DETAILS", "configure", "run"]
+__all__ = ["DETAILS", "SomeRunsFailed", "configure", "run"]
+
+MOST_SEEDS = 10_000
+"""Of a study; more are a mistake."""
+
+
+class SomeRunsFailed(RuntimeError):
+    """The study is done and its report is written, but not all its runs are in it: exit code 3."""
+
 
 DETAILS = """\
 Every other '--SETTING VALUE' is one of the recipe, for all runs ('tustin train RECIPE --help' lists them). Runs of the
@@ -21,6 +31,9 @@ command again continues, however the last one ended, and does nothing twice; mor
 
 'tustin study status DIR' tells how far a study is, 'tustin study report DIR' writes the report of what is there; both
 take --json. docs/study.md says more.
+
+exit codes: 0 every run is done, 3 the report is written but some runs failed, 1 every run failed or nothing could run,
+2 wrong usage, 130 or 143 stopped by Ctrl-C or SIGTERM after saving.
 
 examples:
   tustin study digits --out runs/study
@@ -92,14 +105,19 @@ def _names(text: str) -> list[str]:
 
 def _seeds(text: str) -> list[int]:
     try:
-        return [int(part) for part in text.split(",")] if "," in text else list(range(_at_least_one(text)))
+        seeds = [int(part) for part in text.split(",")] if "," in text else range(_at_least_one(text))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number of seeds or a list such as 3,5, got {text!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"expected a number of seeds or a list such as 3,5, got {shortened(text)}"
+        ) from None
+    if len(seeds) > MOST_SEEDS:
+        raise argparse.ArgumentTypeError(f"expected at most {MOST_SEEDS} seeds, got {len(seeds)}")
+    return list(seeds)
 
 
 def _at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
+    if not (text.isdecimal() and len(text) < 20 and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {shortened(text)}")
     return int(text)
 
 
@@ -131,8 +149,14 @@ def _run_recipe(args: argparse.Namespace) -> None:
     shown.line(f"{plan.recipe}: {grid}, {where}, {_count(range(plan.threads), 'thread')} each, into {folder}")
     study = run_study(plan, config, folder, engine, shown, args.keep, args.retry_failed)
     _tell(study, folder, args.json)
-    if all(result.status == "failed" for result in study.results):
-        raise RuntimeError(f"every run failed, the first because: {study.results[0].error}")
+    failures = [result for result in study.results if result.status == "failed"]
+    if len(failures) == len(study.results):
+        raise RuntimeError(f"every run failed, the first because: {failures[0].error}")
+    if failures:
+        raise SomeRunsFailed(
+            f"{len(failures)} of {len(study.results)} runs failed, the first because: {failures[0].error}; "
+            "--retry-failed tries them again"
+        )
 
 
 def _count(things: Sized, name: str) -> str:

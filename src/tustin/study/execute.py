@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -14,15 +13,16 @@ import torch
 
 from ..models import Diagnosis
 from ..train import METRICS, Config, Display, Diverged, Interrupted, RunFolder, train
-from ..train.folder import METRICS as METRICS_FILE
-from ..train.folder import TRAINING
+from ..train.folder import BEST, EMA, LAST, SUMMARY, TRAINING
 from ..train.record import environment
 from .results import TIMES, Result
 
 Keep: TypeAlias = Literal["best", "all", "nothing"]
 """What stays of the output folder of a run that is done."""
 
-FOR_CONTINUING = (TRAINING, "last.safetensors", "ema.safetensors", ".lock")
+FOR_CONTINUING = (TRAINING, LAST, EMA, ".lock")
+TO_REMOVE = ".remove"
+"""An empty file in a folder of which nothing stays once its run has a result."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,30 @@ def execute(run: Run) -> Outcome:
             return Outcome("refused", message)
         failed(run, message, error.diagnosis if isinstance(error, Diverged) else None).write(run.result)
     else:
-        _done(run, summary).write(run.result)
+        result = _done(run, summary)
         _tidy(folder, run.keep)
+        result.write(run.result)  # if this does not come about: it follows from the summary and the metrics as well
+        remove_remains(folder)
     return Outcome("recorded")
+
+
+def _tidy(folder: RunFolder, keep: Keep) -> None:
+    if keep == "nothing":
+        (folder / TO_REMOVE).touch()
+    elif keep == "best":
+        for name in FOR_CONTINUING:
+            (folder / name).unlink(missing_ok=True)
+
+
+def remove_remains(folder: RunFolder) -> None:
+    """The folder of a run that has a result, if nothing of it shall stay. What says so goes last."""
+    if (folder / TO_REMOVE).exists():
+        for path in folder.path.iterdir():
+            if path.name != TO_REMOVE:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        (folder / TO_REMOVE).unlink()
+    if folder.path.exists() and not any(folder.path.iterdir()):
+        folder.path.rmdir()
 
 
 class _Training(Display):
@@ -100,7 +121,13 @@ class _Training(Display):
 
 
 def _forget_what_cannot_continue(folder: RunFolder) -> None:
-    """The files of a run whose result was lost after it was tidied, or whose checkpoint is damaged."""
+    """What is damaged: the whole run, unless there is a checkpoint, from which the rest is written again."""
+    try:
+        if folder.read_summary() and folder.read_metrics() and (folder / BEST).exists():
+            return
+    except ValueError:
+        pass
+    (folder / SUMMARY).unlink(missing_ok=True)
     try:
         state = folder.read_state()
     except RuntimeError:
@@ -110,7 +137,7 @@ def _forget_what_cannot_continue(folder: RunFolder) -> None:
 
 
 def _done(run: Run, summary: dict[str, Any]) -> Result:
-    curve = _curve(run.folder)
+    curve = run.folder.read_metrics()
     return Result(
         method=run.method,
         seed=run.seed,
@@ -126,7 +153,11 @@ def _done(run: Run, summary: dict[str, Any]) -> Result:
 
 def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result:
     """The result of a run that did not reach its end, with as much of its curve as there is."""
-    curve, settings = _curve(run.folder), run.config.run
+    settings = run.config.run
+    try:
+        curve = run.folder.read_metrics()
+    except ValueError:  # why the run failed matters more, and the run writes them again if it continues
+        curve = []
     device = torch.accelerator.current_accelerator(check_available=True) if settings.device == "auto" else None
     return Result(
         method=run.method,
@@ -144,18 +175,3 @@ def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result
 def _speed(run: Run, curve: list[dict[str, Any]]) -> float:
     """Samples per second over the whole of the training, evaluation aside."""
     return curve[-1]["updates"] * run.config.optim.batch_size / curve[-1]["train_seconds"] if curve else 0.0
-
-
-def _curve(folder: RunFolder) -> list[dict[str, Any]]:
-    path = folder / METRICS_FILE
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _tidy(folder: RunFolder, keep: Keep) -> None:
-    if keep == "nothing":
-        shutil.rmtree(folder.path)
-    elif keep == "best":
-        for name in FOR_CONTINUING:
-            (folder / name).unlink(missing_ok=True)

@@ -116,10 +116,10 @@ class _Worker:
         code = self.process.exitcode or 0
         if code == -signal.SIGTERM:
             return Outcome("stopped")
-        if not self.ready:
-            raise RuntimeError(f"a process for the runs could not start: it ended with code {code}")
         if code == -signal.SIGKILL:
             return Outcome("crashed", "its process was killed, as the system does when memory runs out")
+        if not self.ready:
+            raise RuntimeError(f"a process for the runs could not start: it ended with code {code}")
         what = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
         return Outcome("crashed", f"its process ended with {what}")
 

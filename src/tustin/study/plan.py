@@ -13,6 +13,7 @@ import torch
 
 from ..discretize import get_method
 from ..discretize.base import unknown
+from ..files import shortened
 from ..train import METRICS, Config, load
 from ..train.folder import TRAINING
 from ..train.record import environment
@@ -104,8 +105,11 @@ def _shared(config: Config) -> dict[str, Any]:
 def _check(plan: Plan) -> None:
     for method in plan.methods:
         get_method(method)
-    if not plan.seeds or min(plan.seeds) < 0:
-        raise ValueError(f"a study needs at least one seed, and none below 0, got {plan.seeds}")
+    if not plan.seeds:
+        raise ValueError("a study needs at least one seed")
+    for seed in plan.seeds:
+        if not 0 <= seed < 2**63:
+            raise ValueError(f"seeds must be at least 0 and less than 2**63, got {shortened(seed)}")
     if plan.baseline not in plan.methods:
         raise ValueError(
             f"the baseline {plan.baseline!r} is not among the methods ({', '.join(plan.methods)}); "

@@ -33,7 +33,7 @@ class RayEngine:
             return
         with _cluster(self.address):
             gpus = min(1.0, ray.cluster_resources().get("GPU", 0.0))
-            # A run is not tried again by itself: that a process was killed is a result.
+            # Ray does not try again by itself: `run_study` does.
             remote: Any = ray.remote(num_cpus=self.threads, num_gpus=gpus, max_retries=0)(_execute_in)
             waiting = {remote.remote(os.getcwd(), run): run for run in runs}
             told = False

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..files import write_text
+from ..files import remove_unfinished, write_text
 from .results import Result, read_study
 from .stats import Analysis, analyse, numbers_of
 from .tables import failures_table, paper_table, results_table, significance_table
@@ -31,6 +31,7 @@ def write_report(folder: str | Path) -> list[Path]:
     """Analyse the study in `folder` and write the report beside it, the page first."""
     analysis = analyse(read_study(folder))
     texts = {"report.html": _html(analysis, folder)} | {name: render(analysis) for name, render in _FILES.items()}
+    remove_unfinished(folder)
     for name, text in texts.items():
         write_text(Path(folder) / name, text)
     return [Path(folder) / name for name in texts]
@@ -137,10 +138,18 @@ def _csv(rows: list[dict[str, Any]], first: list[str]) -> str:
     """Every column that a row has; what is not known is empty."""
     columns = list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(_cell, columns))
+    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
     return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Text on one line, with an apostrophe where a spreadsheet would take it for a formula and compute it."""
+    if not isinstance(value, str):
+        return value
+    text = " ".join(value.split())
+    return f"'{text}" if text.startswith(tuple("=+-@")) else text
 
 
 _FILES: dict[str, Callable[[Analysis], str]] = {

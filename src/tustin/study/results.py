@@ -15,7 +15,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
-from ..files import write_text
+from ..files import read_json, shortened, write_text
+from ..train.metrics import METRICS
 
 __all__ = ["PLAN", "Plan", "Result", "Study", "read_study", "result_path", "run_folder"]
 
@@ -30,17 +31,21 @@ class _Record:
     @classmethod
     def read(cls, path: Path) -> Self:
         """What `write` wrote; ValueError names a file that holds anything else."""
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:  # neither UTF-8 nor JSON
-            raise ValueError(f"{str(path)!r} is damaged: {error}") from error
+        values = read_json(path)
         kinds = get_type_hints(cls)
         if not isinstance(values, dict) or values.keys() != kinds.keys():
             raise ValueError(f"{str(path)!r} is damaged: it must hold exactly {', '.join(kinds)}")
         for name, kind in kinds.items():
             if not _is(values[name], kind):
-                raise ValueError(f"{str(path)!r} is damaged: {name} is {values[name]!r}")
-        return cls(**values)
+                raise ValueError(f"{str(path)!r} is damaged: {name} is {shortened(values[name])}")
+        record = cls(**values)
+        if flaw := record.flaw():
+            raise ValueError(f"{str(path)!r} is damaged: {flaw}")
+        return record
+
+    def flaw(self) -> str | None:
+        """What is wrong with values that have the right types."""
+        return None
 
     def write(self, path: Path) -> None:
         assert dataclasses.is_dataclass(self)
@@ -90,6 +95,20 @@ class Plan(_Record):
     environment: dict[str, Any]
     """Where the study was planned."""
 
+    def flaw(self) -> str | None:
+        if not self.methods or not self.seeds:
+            return "it plans no run"
+        if self.metric not in METRICS:
+            return f"the metric is {shortened(self.metric)}"
+        return None
+
+    def length(self) -> tuple[str, int]:
+        """What a run is counted in, as its records name it, and how many it has; 0 if the config does not say."""
+        for name, counted in (("updates", "updates"), ("epochs", "epoch")):
+            if isinstance(total := self.config.get(name), int) and total > 0:
+                return counted, total
+        return "epoch", 0
+
     def runs(self) -> list[tuple[str, int]]:
         """Method and seed of every run; one seed after the other, so that an unfinished study is balanced."""
         return [(method, seed) for seed in self.seeds for method in self.methods]
@@ -115,6 +134,12 @@ class Result(_Record):
     curve: list[dict[str, Any]] = field(default_factory=list)
     """A record an epoch, as in metrics.jsonl; of a run that failed, as far as it came."""
     environment: dict[str, Any] = field(default_factory=dict)
+
+    def flaw(self) -> str | None:
+        for record in self.curve:
+            if not {"epoch", "updates"} <= record.keys() or not all(_is(value, float) for value in record.values()):
+                return f"a record of its curve is {shortened(record)}"
+        return None
 
 
 @dataclass(frozen=True)

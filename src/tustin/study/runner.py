@@ -9,12 +9,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
+from ..files import remove_unfinished
 from ..signals import Interrupted, StopRequest, stop_requests
 from ..train import Config, RunFolder
 from .display import Display
-from .execute import Ended, Keep, Outcome, Run, failed
+from .execute import Ended, Keep, Outcome, Run, failed, remove_remains
 from .plan import config_of
-from .results import PLAN, Plan, Result, Study, read_study, result_path
+from .results import PLAN, Plan, Result, Study, read_study, result_path, run_folder
 
 
 class Engine(Protocol):
@@ -35,12 +36,15 @@ def run_study(
 ) -> Study:
     """Carry out what is missing of the plan and return the whole study; what is there already is not done again.
 
-    `Interrupted` means that a signal stopped it after the runs in progress have saved: the next call continues.
+    A run whose process is lost, to a kill or for want of memory, continues once, after the others; the second time it
+    has failed. `Interrupted` means that a signal stopped it after the runs in progress have saved: the next call
+    continues.
     """
     folder, display = folder.absolute(), display or Display()
     with RunFolder(folder).locked(), stop_requests() as stop:
         for name in ("results", "runs"):
             (folder / name).mkdir(exist_ok=True)
+        remove_unfinished(folder / "results")
         plan.write(folder / PLAN)
         study = _ready_to_go_on(folder, display, retry_failed)
         if study.results:
@@ -48,15 +52,12 @@ def run_study(
         runs = [
             Run(config_of(plan, config, folder, *which), result_path(folder, *which), keep) for which in study.missing
         ]
-        with display.of(study, folder), closing(engine.carry_out(runs, stop)) as progress:
-            told_of_stop = False
-            for ended in progress:
-                for run, outcome in ended:
-                    _take(run, outcome, plan.metric, display, stop)
-                if stop.number and not told_of_stop:
-                    display.line("stopping: the runs in progress save first; Ctrl-C once more does not wait for them")
-                    told_of_stop = True
-                display.refresh()
+        with display.of(study, folder):
+            crashed = _carry_out(runs, engine, plan.metric, display, stop)
+            if crashed and not stop.number:
+                crashed = _carry_out([run for run, _ in crashed], engine, plan.metric, display, stop)
+                for run, why in crashed:  # twice by now
+                    _record_crash(run, why, display)
         study = read_study(folder)
         if stop.number and study.missing:
             done = f"{len(study.results)} of {len(plan.runs())} runs"
@@ -72,21 +73,50 @@ def _ready_to_go_on(folder: Path, display: Display, retry_failed: bool) -> Study
         os.replace(path, aside)
         display.line(f"{why}; it is now {str(aside)!r}, and the run is done again")
     for result in study.results:
-        if retry_failed and result.status == "failed":
+        if result.status == "done":
+            remove_remains(RunFolder(run_folder(folder, result.method, result.seed)))
+        elif retry_failed:
             result_path(folder, result.method, result.seed).unlink()
     return read_study(folder)
 
 
+def _carry_out(
+    runs: Sequence[Run], engine: Engine, metric: str, display: Display, stop: StopRequest
+) -> list[tuple[Run, str]]:
+    """Until all have ended; returns those whose process was lost, and how."""
+    crashed = []
+    with closing(engine.carry_out(runs, stop)) as progress:
+        told_of_stop = False
+        for ended in progress:
+            for run, outcome in ended:
+                if outcome.kind == "crashed":
+                    display.line(f"{run.method}, seed {run.seed}: {outcome.message}")
+                    crashed.append((run, outcome.message))
+                else:
+                    _take(run, outcome, metric, display, stop)
+            if stop.number and not told_of_stop:
+                display.line("stopping: the runs in progress save first; Ctrl-C once more does not wait for them")
+                told_of_stop = True
+            display.refresh()
+    return crashed
+
+
 def _take(run: Run, outcome: Outcome, metric: str, display: Display, stop: StopRequest) -> None:
-    """Make a result of what a process has said, or of its end."""
+    """Read the result that a process says it has written, or do what else it says."""
     if outcome.kind == "refused":
         raise RuntimeError(f"{run.method}, seed {run.seed}: {outcome.message}")
-    if outcome.kind == "crashed":
-        failed(run, outcome.message).write(run.result)
     if outcome.kind == "stopped":
         stop.number = stop.number or signal.SIGTERM
         return
     result = Result.read(run.result)
     if result.status == "done" and metric not in result.metrics:
         raise ValueError(f"the runs do not measure {metric!r} but {', '.join(result.metrics)}; give another --metric")
+    display.ended(result)
+
+
+def _record_crash(run: Run, why: str, display: Display) -> None:
+    result = failed(run, f"{why}, twice")
+    result.write(run.result)
+    if run.folder.path.exists():
+        remove_unfinished(run.folder.path)
     display.ended(result)

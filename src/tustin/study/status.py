@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..train.folder import METRICS as METRICS_FILE
+from ..train.folder import RunFolder
 from ..train.metrics import METRICS
 from .results import Plan, Study, run_folder
 
@@ -54,14 +53,12 @@ def _method_facts(study: Study, folder: Path, method: str) -> dict[str, Any]:
 
 def part_done(folder: Path, plan: Plan, method: str, seed: int) -> float:
     """The share of a run that is behind it and recorded."""
-    path = run_folder(folder, method, seed) / METRICS_FILE
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return 0.0
-    record, counted = json.loads(lines[-1]) if lines else {}, "updates" if plan.config["updates"] else "epoch"
-    total = plan.config["updates"] or plan.config["epochs"]
-    return float(record.get(counted, 0) / total)
+        records = RunFolder(run_folder(folder, method, seed)).read_metrics()
+    except ValueError:  # the run writes them again when it continues
+        records = []
+    counted, total = plan.length()
+    return float(records[-1][counted] / total) if records and total else 0.0
 
 
 def render(told: dict[str, Any]) -> list[Any]:

@@ -8,11 +8,12 @@ summary = train(load("digits", {"model.discretization": "zoh", "seed": 3}))
 from ..signals import Interrupted
 from .config import Config
 from .display import Display
-from .engine import Diverged, Task, Trainer, evaluate
+from .engine import Diverged, Trainer, evaluate
 from .folder import RunFolder
 from .metrics import METRICS, Metric
 from .run import train
 from .settings import load, recipes
+from .task import Task
 
 __all__ = [
     "METRICS",

@@ -10,8 +10,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,16 +21,17 @@ from timm.scheduler import create_scheduler_v2
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
-from ..data.batches import Batch, BatchSource, Order, evaluation_batches, training_batches
+from ..data.batches import Batch, Order, evaluation_batches, training_batches
 from ..discretize import get_method
+from ..files import digest
 from ..models import Diagnosis
 from ..signals import Interrupted, StopRequest, stop_requests
 from .config import Config
 from .course import Course
 from .display import Display
-from .folder import RunFolder
-from .metrics import Meter, Metric
+from .folder import BEST, EMA, LAST, TRAINING, RunFolder
 from .record import environment
+from .task import Task
 
 UPDATES_BETWEEN_CHECKS = 10
 """Reading the loss, or asking the other processes, makes an accelerator wait; a single CPU does it at every update."""
@@ -43,36 +43,6 @@ class Diverged(RuntimeError):
     def __init__(self, message: str, diagnosis: Diagnosis | None = None) -> None:
         super().__init__(message)
         self.diagnosis = diagnosis
-
-
-class Task(Protocol):
-    """What the engine is told about what it trains."""
-
-    @property
-    def primary(self) -> Metric:
-        """The metric that picks the best epoch."""
-
-    @property
-    def model(self) -> nn.Module: ...
-
-    @property
-    def train_data(self) -> BatchSource: ...
-
-    @property
-    def eval_data(self) -> BatchSource: ...
-
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """The mean loss of a training batch; `model` is the task's, perhaps wrapped."""
-
-    def predict(self, model: nn.Module, batch: Batch) -> Any:
-        """What the meter takes."""
-
-    def meter(self) -> Meter: ...
-
-    def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
-        """Where the model goes wrong on this batch, and whether its steps are stable."""
-
-    def save(self, model: nn.Module, path: Path, metadata: Mapping[str, Any]) -> None: ...
 
 
 def evaluate(task: Task, model: nn.Module, accelerator: Accelerator, batch_size: int, workers: int) -> dict[str, float]:
@@ -126,6 +96,7 @@ class Trainer:
         self.step = 0  # updates done
         self.records: list[dict[str, Any]] = []  # one an epoch, or every `run.eval_updates`
         self.best: dict[str, Any] | None = None
+        self.best_digest: str | None = None  # of its file, which later checkpoints rely on
         self.loss_sum = torch.zeros((), device=accelerator.device)  # since the last record
         self.skipped, self.epoch_seconds, self.seconds = 0, 0.0, 0.0
         self.last_batch: Batch | None = None
@@ -213,7 +184,6 @@ class Trainer:
             name = self.task.primary.name
             if self.task.primary.better(record[name], self.best[name] if self.best else None):
                 self.best = record
-                self._save_model(model, "best", record)
         self.records.append(record)
         self.loss_sum = torch.zeros_like(self.loss_sum)
         self.skipped, self.epoch_seconds = 0, 0.0
@@ -260,6 +230,7 @@ class Trainer:
             "step": self.step,
             "records": self.records,
             "best": self.best,
+            "best_digest": self.best_digest,
             "loss_sum": loss_sum,
             "skipped": self.skipped,
             "epoch_seconds": self.epoch_seconds,
@@ -272,26 +243,42 @@ class Trainer:
             "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else None,
         }
         self.folder.write_state(state)
+        self._write_what_follows()
+
+    def _write_what_follows(self) -> None:
+        """The files that can be made from the checkpoint at any time; the best model as long as it is the last one."""
         self.folder.write_metrics(self.records)
-        self._save_model(self.plain_model, "last", {"updates": self.step})
+        self._save_model(self.plain_model, LAST, {"updates": self.step})
         if self.ema:
-            self._save_model(self.ema.module, "ema", {"updates": self.step})
+            self._save_model(self.ema.module, EMA, {"updates": self.step})
+        if self.best and self.best["updates"] == self.step:
+            self._save_model(self.ema.module if self.ema else self.plain_model, BEST, self.best)
+            self.best_digest = digest(self.folder / BEST)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `save` wrote."""
-        self.plain_model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self.ema:
-            self.ema.module.load_state_dict(state["ema"])
-        if self.accelerator.scaler:
-            self.accelerator.scaler.load_state_dict(state["scaler"])
+        """Continue from what `save` wrote, and write again what a kill may have kept it from writing."""
+        try:
+            self.plain_model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            if self.ema:
+                self.ema.module.load_state_dict(state["ema"])
+            if self.accelerator.scaler:
+                self.accelerator.scaler.load_state_dict(state["scaler"])
+        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+            reason = " ".join(str(error).split())
+            raise RuntimeError(
+                f"{str(self.folder / TRAINING)!r} does not fit the model: {reason}; --run.resume false starts over"
+            ) from error
         self.step, self.records, self.best = state["step"], list(state["records"]), state["best"]
         self.loss_sum = torch.tensor(state["loss_sum"], device=self.accelerator.device)
         self.skipped, self.epoch_seconds, self.seconds = state["skipped"], state["epoch_seconds"], state["seconds"]
+        self.best_digest = state.get("best_digest")
+        if self.accelerator.is_main_process:
+            self._write_what_follows()
+        self.accelerator.wait_for_everyone()
 
     def _save_model(self, model: nn.Module, name: str, metadata: Mapping[str, Any]) -> None:
-        if self.accelerator.is_main_process:
-            self.task.save(model, self.folder / f"{name}.safetensors", {"config": self.config.flat(), **metadata})
+        self.task.save(model, self.folder / name, {"config": self.config.flat(), **metadata})
 
     # --- details ------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
@@ -13,12 +14,16 @@ from accelerate.state import AcceleratorState
 
 from .config import Config
 from .display import Display, WithTensorBoard
-from .engine import Task, Trainer
-from .folder import RunFolder
+from .engine import Trainer
+from .folder import TRAINING, RunFolder
+from .task import Task
 
 FREE = {"description", "out", "data.path", "data.workers", "data.in_memory", "data.download"}
 FREE |= {"run.resume", "run.device", "run.threads", "run.eval_batch_size", "run.save_every", "run.tensorboard"}
 """Settings that may change when a run continues; `run.threads` has its own check."""
+
+THREADS_PER_CORE = 8
+"""More only wait for each other: an update takes minutes."""
 
 
 def train(config: Config, task: Task | None = None, display: Display | None = None) -> dict[str, Any]:
@@ -29,6 +34,7 @@ def train(config: Config, task: Task | None = None, display: Display | None = No
     """
     if config.out is None:
         raise ValueError("out is missing: it must name the output folder")
+    _check_threads(config.run.threads)
     display = display or Display()
     AcceleratorState._reset_state()  # or a second run in this process could not have another precision
     # Told nothing, Accelerate joins processes that a launcher has started only where there are GPUs.
@@ -45,11 +51,11 @@ def train(config: Config, task: Task | None = None, display: Display | None = No
                 folder.clear()
         accelerator.wait_for_everyone()
         stack.callback(torch.set_num_threads, threads)
-        state = _state_to_continue(config, folder)
-        torch.set_num_threads(config.run.threads or (state["threads"] if state else threads))
-        if state and (summary := folder.read_summary()):
+        if summary := _complete(config, folder):
             display.line(f"{folder.path} is complete; --run.resume false starts over")
             return summary
+        state = _state_to_continue(config, folder)
+        torch.set_num_threads(config.run.threads or (state["threads"] if state else threads))
         if task is None:
             with accelerator.main_process_first():
                 task = task_class(config)(config)
@@ -69,24 +75,43 @@ def task_class(config: Config) -> Any:
     return getattr(import_module(f".{config.task}", __package__), config.task.capitalize())
 
 
+def _complete(config: Config, folder: RunFolder) -> dict[str, Any] | None:
+    """The summary, if the run is complete; what continuing needs may be gone by then."""
+    try:
+        summary = folder.read_summary()
+    except ValueError as error:
+        raise ValueError(f"{error}; without it, the same command writes it again if {TRAINING} is there") from error
+    if summary:
+        _insist_on_same_experiment(config, folder, summary["config"], summary["environment"]["threads"])
+    return summary
+
+
 def _state_to_continue(config: Config, folder: RunFolder) -> dict[str, Any] | None:
     """The checkpoint, if it is of the same experiment."""
     state = folder.read_state()
-    if state is None:
-        if config.run.resume:
-            raise FileNotFoundError(f"there is no checkpoint to continue from in {str(folder.path)!r}")
-        return None
-    before, now = state["config"], config.flat()
-    changed = [name for name in now if name not in FREE and before.get(name) != now[name]]
-    if config.run.threads not in (None, state["threads"]):
-        raise ValueError(f"the run in {str(folder.path)!r} used {state['threads']} threads, and its bits depend on it")
-    if changed:
-        name = changed[0]
-        raise ValueError(
-            f"{str(folder.path)!r} holds a run with {name} {before.get(name)!r}, not {now[name]!r}; "
-            "give another --out, or --run.resume false to start over"
-        )
+    if state:
+        _insist_on_same_experiment(config, folder, state["config"], state["threads"])
+    elif config.run.resume:
+        raise FileNotFoundError(f"there is no checkpoint to continue from in {str(folder.path)!r}")
     return state
+
+
+def _insist_on_same_experiment(config: Config, folder: RunFolder, before: Mapping[str, Any], threads: int) -> None:
+    now = config.flat()
+    if config.run.threads not in (None, threads):
+        raise ValueError(f"the run in {str(folder.path)!r} used {threads} threads, and its bits depend on it")
+    for name in now:
+        if name not in FREE and before.get(name) != now[name]:
+            raise ValueError(
+                f"{str(folder.path)!r} holds a run with {name} {before.get(name)!r}, not {now[name]!r}; "
+                "give another --out, or --run.resume false to start over"
+            )
+
+
+def _check_threads(threads: int | None) -> None:
+    most = THREADS_PER_CORE * (os.cpu_count() or 1)
+    if threads is not None and threads > most:
+        raise ValueError(f"run.threads is {threads}, expected at most {most}, {THREADS_PER_CORE} for each core")
 
 
 def _introduction(trainer: Trainer, continued: bool) -> Iterator[str]:
