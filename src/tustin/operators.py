@@ -100,9 +100,8 @@ def pull_back(function: Callable[..., Any], arguments: Sequence[Any], gradient: 
             complete[i] = tensor
         return function(*complete)
 
-    _, pull = torch.func.vjp(of_the_tensors, *(arguments[i] for i in places))
-    gradients: tuple[Tensor, ...] = pull(gradient)
-    return gradients
+    pull: Callable[[Any], tuple[Tensor, ...]] = torch.func.vjp(of_the_tensors, *(arguments[i] for i in places))[1]
+    return pull(gradient)
 
 
 def _needs_gradient(arguments: Sequence[Any]) -> bool | None:

@@ -21,7 +21,7 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import torch
 
@@ -56,8 +56,14 @@ _STATE: dict[str, type | tuple[type, ...]] = {
     "ema": _MAYBE,
     "scaler": _MAYBE,
 }
-_RECORD = {"epoch": _NUMBER, "updates": int, "train_seconds": _NUMBER}
-_SUMMARY = {"config": dict, "best": dict, "best_epoch": _NUMBER, "train_seconds": _NUMBER, "environment": dict}
+_RECORD: dict[str, type | tuple[type, ...]] = {"epoch": _NUMBER, "updates": int, "train_seconds": _NUMBER}
+_SUMMARY: dict[str, type | tuple[type, ...]] = {
+    "config": dict,
+    "best": dict,
+    "best_epoch": _NUMBER,
+    "train_seconds": _NUMBER,
+    "environment": dict,
+}
 
 
 class RunFolder:
@@ -118,7 +124,7 @@ class RunFolder:
     def write_state(self, state: Mapping[str, Any]) -> None:
         with replacing(self / TRAINING) as file:
             summed = _Summed(file)
-            torch.save(dict(state), summed)
+            torch.save(dict(state), cast(IO[bytes], summed))  # all that it does with a file is to write
             file.write(summed.sum.digest())  # behind the end of the archive, where PyTorch does not look
 
     def write_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
