@@ -163,5 +163,5 @@ def test_cifar_without_internet(monkeypatch, tmp_path):
 
 
 def test_cifar_that_may_not_be_downloaded(tmp_path):
-    with pytest.raises(RuntimeError, match=r"cifar10 is not in .*--data\.download true fetches it"):
+    with pytest.raises(RuntimeError, match=r"cifar10 is not in .*--data\.download true 'tustin train' fetches it"):
         cifar("cifar10", tmp_path, training=True, download=False)

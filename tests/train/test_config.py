@@ -195,6 +195,11 @@ def test_settings_without_effect_on_a_task():
         open_data(load("digits", {"data.num_classes": 3}).data, training=True)
 
 
+def test_scales_in_their_order():
+    with pytest.raises(ValueError, match=r"detection\.min_scale 1\.6 is above detection\.max_scale 1\.5"):
+        load("coco-tiny-cpu", {"detection.min_scale": 1.6})
+
+
 def test_automatic_augmentation_that_does_not_exist():
     for policy in ("rand-m9-mstd0.5-inc1", "original", "augmix-m5-w4", "3a"):
         assert load("cifar100", {"augment.auto": policy}).augment.auto == policy
