@@ -29,7 +29,7 @@ bench: $(READY)  ## the scan beside its peers and the limits of the machine; min
 
 # ── builds of the native library for testing ─────────────────────────────────────────────────────────────────────────
 # $(call library,NAME,COMPILER,FLAGS): build/NAME/_native.so, of one level
-CSRC := src/tustin/csrc
+CSRC := src/tustin/ops/csrc
 FLAGS := -std=c++17 -fPIC -fopenmp -Wall -Wextra -Wno-psabi -fvisibility=hidden -ffp-contract=off -fno-math-errno -DTUSTIN_CHUNK=32
 define library
 build/$(1)/_native.so: $(foreach kernel,scan scheduled conv rowwise native,build/$(1)/$(kernel).o)
@@ -52,7 +52,7 @@ sanitize: $(READY)
 	  ASAN_OPTIONS=detect_leaks=0 TUSTIN_NATIVE_LIBRARY=build/sanitize/_native.so; \
 	$(BIN)/python -c "from tustin import native; native.library()" && \
 	$(BIN)/python -m pytest -q -k "mamba or bil or conv or rowwise" \
-	  tests/scan/test_native_accuracy.py tests/conv/test_conv.py tests/rowwise/test_rowwise.py
+	  tests/ops/scan/test_native_accuracy.py tests/ops/conv/test_conv.py tests/ops/rowwise/test_rowwise.py
 
 # The code for AVX-512's registers on a CPU that need not have them: the compiler takes two of AVX2's for each.
 HAS_V3 := $(BIN)/python -c "from tustin import native; native.set_cpu_level('v3')" 2>/dev/null
@@ -63,7 +63,7 @@ wide: $(READY)
 	$(MAKE) --no-print-directory -j2 build/wide/_native.so && \
 	export TUSTIN_NATIVE_LIBRARY=build/wide/_native.so && \
 	$(BIN)/python -c "from tustin import native; native.library()" && \
-	$(BIN)/python -m pytest -q -n auto tests/scan tests/conv tests/rowwise -k "native or bits or conv or rowwise"
+	$(BIN)/python -m pytest -q -n auto tests/ops/scan tests/ops/conv tests/ops/rowwise -k "native or bits or conv or rowwise"
 
 # The same source for ARM, run in an emulator: every result must have the bits that it has on this machine.
 AARCH64 ?= aarch64-linux-gnu-g++
@@ -86,6 +86,6 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tustin needs Python 3.11 or newer, $(PYTHON) is %d.%d; set PYTHON=..." % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
 
-$(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/tustin/csrc/*) | $(BIN)/python
+$(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/tustin/ops/csrc/*) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@

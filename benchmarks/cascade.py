@@ -21,7 +21,7 @@ import torch
 import tustin
 from tustin.data.shapes import write_shapes
 from tustin.doctor import collect
-from tustin.files import write_text
+from tustin.support.files import write_text
 from tustin.train import load, train
 from tustin.train.detection import DetectionMeter, open_data
 

@@ -17,7 +17,8 @@ from unittest import mock
 
 import torch
 
-from tustin import METHODS, native, selective_scan
+from tustin import METHODS, selective_scan
+from tustin.ops import native
 
 
 class Stopwatch:

@@ -25,7 +25,7 @@ from tustin.bench.pairing import Ratio
 from tustin.bench.report import CHECK_COLUMNS, check_texts
 from tustin.bench.timing import Party, Timing, ratio
 from tustin.bench.worker import Worker
-from tustin.files import write_text
+from tustin.support.files import write_text
 
 OURS, PEER = "vim_tiny_patch16_224", "deit_tiny_patch16_224"
 LARGE = 1248  # 6084 patches

@@ -23,7 +23,7 @@ from accelerate import Accelerator
 
 from tustin.data import Images, training_batches
 from tustin.doctor import collect
-from tustin.files import write_text
+from tustin.support.files import write_text
 from tustin.train import Config, RunFolder, Trainer, classification, load
 
 ROUNDS = 5

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from tests.programs import TO_TEST_IT
-from tustin import METHODS, accelerator
-from tustin.scan import backends
+from tustin import METHODS
+from tustin.ops import accelerator
+from tustin.ops.scan import backends
 
 # The same examples every run and no deadline: a red test is red for a reason, not for a busy machine.
 hypothesis.settings.register_profile("tustin", deadline=None, derandomize=True, database=None, max_examples=25)

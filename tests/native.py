@@ -14,7 +14,8 @@ from torch import Tensor
 
 from tests.systems import cast
 from tests.tolerances import DERIVATIVES, SCAN, assert_close
-from tustin import METHODS, native, selective_scan
+from tustin import METHODS, selective_scan
+from tustin.ops import native
 
 Arguments = dict[str, Tensor]
 needs_native = pytest.mark.skipif(bool(native.missing()), reason=str(native.missing()))

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from tustin import METHODS
-from tustin.scan import BACKENDS
+from tustin.ops.scan import BACKENDS
 
 FORMS = ("constant", "token", "grouped")
 OPTIONAL = ("D", "z", "delta_bias", "initial_state")

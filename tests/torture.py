@@ -13,7 +13,7 @@ import pytest
 
 from tests.killing import contents
 from tests.study.test_command import words
-from tests.test_signals import SCRIPT
+from tests.support.test_signals import SCRIPT
 from tests.train.small import SMALL
 
 KILLS = 100

@@ -5,14 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .signals import end_at_once_on_interrupt, is_command
+from .support.signals import end_at_once_on_interrupt, is_command
 
 if is_command():  # before torch is imported, which takes seconds in which Ctrl-C would be a traceback, or lost
     end_at_once_on_interrupt()
 
 from .discretize import METHODS, Method, register
-from .registration import register_with_timm
-from .scan import check_values, selective_scan
+from .ops.scan import check_values, selective_scan
+from .support.registration import register_with_timm
 
 if TYPE_CHECKING:
     from .models import create_model, load, load_checkpoint, save

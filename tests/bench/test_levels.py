@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tustin.results import OPTIONS, made_up
 
 from tests.native import needs_native
-from tustin import native
 from tustin.bench import report, workloads
 from tustin.bench.scan import plan
 from tustin.bench.timing import Timing
 from tustin.cli import main
-
-from .results import OPTIONS, made_up
+from tustin.ops import native
 
 LEVELS = ("v4", "v3", "v2")
 FEW = replace(OPTIONS, methods=("mamba", "bil"), levels=LEVELS)

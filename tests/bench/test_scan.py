@@ -12,8 +12,9 @@ from types import ModuleType
 
 import pytest
 import torch
+from tustin.results import OPTIONS, made_up, seconds, without
 
-from tustin import METHODS, native, selective_scan
+from tustin import METHODS, selective_scan
 from tustin.bench import files, machine, options, report, scan, timing, workloads
 from tustin.bench import worker as worker_module
 from tustin.bench.checks import LONG, check_all
@@ -23,9 +24,8 @@ from tustin.bench.timing import Lap, Party, Timing, summarize
 from tustin.bench.worker import Worker
 from tustin.bench.workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell, peer_of
 from tustin.cli import main
-from tustin.scan.native import method_names
-
-from .results import OPTIONS, made_up, seconds, without
+from tustin.ops import native
+from tustin.ops.scan.native import method_names
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--lengths", "8", "--batch-sizes", "1", "--methods", "bil", "--repeats", "1", "--threads", "1"]

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-
-from .pictures import write_images
+from tustin.pictures import write_images
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
 from tustin import METHODS, Method, selective_scan
-from tustin.discretize import phi, picture
+from tustin.discretize import phi
+from tustin.report import rules_picture as picture
 
 TRUE_FOH = Method(
     name="true_foh",

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from tests.native import LEVELS, cpu_level
-from tests.scan.test_native_accuracy import LAYOUTS
+from tests.ops.scan.test_native_accuracy import LAYOUTS
+from tests.ops.tensor_kinds import UNUSABLE, USABLE, plain
 from tests.systems import OPTIONAL, system
-from tests.tensor_kinds import UNUSABLE, USABLE, plain
 from tests.tolerances import DERIVATIVES, SCAN, VALUES, assert_close
 from tustin import METHODS, selective_scan
 

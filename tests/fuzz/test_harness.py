@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from . import harness
+from tustin import harness
 
 
 def fail(text: str) -> Callable[[Any], int]:

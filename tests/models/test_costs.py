@@ -13,9 +13,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.models.test_vim import PARAMETERS, build, images
-from tustin import METHODS, native
+from tustin import METHODS
 from tustin.discretize import BUILT_IN
 from tustin.models.costs import COEFFICIENT_OPERATIONS, costs
+from tustin.ops import native
 
 CASES: list[dict[str, Any]] = [
     {"img_size": 64, "patch_size": 8, "embed_dim": 64, "depth": 3},

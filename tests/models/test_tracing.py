@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.models.test_vim import build, images
-from tustin.scan import BACKENDS
+from tustin.ops.scan import BACKENDS
 
 _MISSING = BACKENDS["native"].missing()
 pytestmark = [pytest.mark.skipif(bool(_MISSING), reason=str(_MISSING)), pytest.mark.usefixtures("own_caches")]

@@ -1,8 +1,7 @@
 """One study that nothing disturbed, for all that must equal it."""
 
 import pytest
-
-from .small import bits, study
+from tustin.small import bits, study
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.train.small import SMALL, weights
-from tustin.signals import StopRequest
 from tustin.study.display import Display
 from tustin.study.execute import Keep, Outcome, Run, execute
 from tustin.study.plan import Wishes, make_plan
 from tustin.study.results import Study
 from tustin.study.runner import Engine, run_study
+from tustin.support.signals import StopRequest
 from tustin.train import load
 
 SETTINGS = {name: value for name, value in SMALL.items() if name != "run.threads"}

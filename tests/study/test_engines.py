@@ -10,12 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tustin.small import METHODS, SEEDS, SETTINGS, Told, bits, study
 
-from tustin.signals import Interrupted
 from tustin.study import read_study
 from tustin.study.local_engine import LocalEngine
-
-from .small import METHODS, SEEDS, SETTINGS, Told, bits, study
+from tustin.support.signals import Interrupted
 
 
 def test_two_processes_find_what_one_finds(tmp_path, undisturbed):

@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import pytest
+from tustin.small import SETTINGS
 
 from tustin.data.batches import Order, training_batches
 from tustin.study.plan import PAPER_METHODS, Wishes, config_of, make_plan
 from tustin.train import load
 from tustin.train.classification import Classification
-
-from .small import SETTINGS
 
 
 def first_sight(method, seed):

@@ -4,13 +4,12 @@ import json
 import shutil
 
 import pytest
+from tustin.small import METHODS, Here, Told, bits, study
 
-from tustin.signals import Interrupted
 from tustin.study import read_study
 from tustin.study.execute import Outcome
+from tustin.support.signals import Interrupted
 from tustin.train import RunFolder
-
-from .small import METHODS, Here, Told, bits, study
 
 
 @pytest.fixture

@@ -10,6 +10,9 @@ from dataclasses import replace
 import pytest
 import torch
 from PIL import Image
+from tustin.small import weights
+from tustin.small_detection import SMALL, small
+from tustin.test_resume import Signal
 
 import tustin
 from tustin import METHODS
@@ -17,13 +20,9 @@ from tustin.cli import main
 from tustin.data.coco import coco
 from tustin.data.rle import decode
 from tustin.data.shapes import write_shapes
-from tustin.signals import Interrupted
+from tustin.support.signals import Interrupted
 from tustin.train import RunFolder, load, train
 from tustin.train.detection import Detection, DetectionMeter
-
-from .small import weights
-from .small_detection import SMALL, small
-from .test_resume import Signal
 
 
 @pytest.fixture(scope="module")
@@ -257,7 +256,7 @@ def test_predict_draws_and_tells(run, shapes, tmp_path, capsys):
 
 def test_predict_draws_objects_in_colour():
     """Two that overlap, best first: where both are, the best is seen, and the image through it."""
-    from tustin.predict_boxes import draw
+    from tustin.predict.boxes import draw
 
     shown = {
         "boxes": torch.tensor([[10.0, 30.0, 40.0, 60.0], [20.0, 30.0, 70.0, 60.0]]),

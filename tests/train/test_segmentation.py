@@ -9,21 +9,20 @@ import sys
 
 import pytest
 import torch
+from tustin.small import small, weights
+from tustin.small_segmentation import small_segmentation
+from tustin.test_resume import Signal
 
 import tustin
 from tests.data.masked_shapes import CLASSES, write_masked_shapes
 from tustin import METHODS
 from tustin.data.mask_transforms import ForEvaluation
 from tustin.data.masks import UNLABELLED, masked_folder
-from tustin.signals import Interrupted
+from tustin.support.signals import Interrupted
 from tustin.train import Display, Diverged, train
 from tustin.train.display import WithTensorBoard
 from tustin.train.evaluation import evaluate_checkpoint
 from tustin.train.segmentation import Segmentation, SegmentationMeter
-
-from .small import small, weights
-from .small_segmentation import small_segmentation
-from .test_resume import Signal
 
 
 @pytest.fixture(scope="module")

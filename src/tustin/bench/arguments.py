@@ -52,7 +52,7 @@ def vision_mamba(text: str) -> str:
     import timm
 
     from .. import models  # noqa: F401  from now on timm knows them
-    from ..discretize.base import unknown
+    from ..support.names import unknown
 
     names = timm.list_models(module="vim")
     if text not in names:
@@ -77,7 +77,7 @@ def folder(text: str) -> Path:
 
 def picture(text: str) -> Path:
     """A file whose ending is the format of a picture."""
-    from ..discretize.picture import format_of
+    from ..report.rules_picture import format_of
 
     try:
         format_of(text)

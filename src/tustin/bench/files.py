@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..files import write_text
+from ..support.files import write_text
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..discretize import METHODS
-from ..scan.backends import choose
+from ..ops.scan.backends import choose
 from . import machine, measuring, pairing
 from .checks import Check, worst
 from .measuring import Measured, Report

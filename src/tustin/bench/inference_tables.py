@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
-from ..study.paper_figures import FASTEST, SCENARIOS, SOURCE
+from ..report.paper_figures import FASTEST, SCENARIOS, SOURCE
 from ..study.tables import NOTHING, Table
 from ..study.wording import signed
 from . import machine

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from .. import doctor, native
+from .. import doctor
+from ..ops import native
 from .workloads import Cell, N, missing
 
 GEMM_SIZE = 1024

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..accelerator import GPUS
+from ..ops.accelerator import GPUS
 from . import arguments, files
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def _measured(args: argparse.Namespace, measure: Callable[[Report], Any]) -> Any
 
 def _write(outcome: Outcome, block: files.Block, args: argparse.Namespace) -> None:
     from ..cli import as_json, print_drawn, print_json
-    from ..files import write_text
+    from ..support.files import write_text
 
     written: list[Path] = []
 

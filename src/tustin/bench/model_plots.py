@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from ..discretize import METHODS
-from ..discretize.picture import Look, save_figure
+from ..report.rules_picture import Look, save_figure
 from .inference import BASELINE, Result
 from .models import Candidate
 from .resolution import Result as ResolutionResult

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from .. import native
-from ..accelerator import GPUS
 from ..discretize import METHODS
 from ..doctor import no_gpu_because
+from ..ops import native
+from ..ops.accelerator import GPUS
 from . import arguments, files
 
 BACKENDS = ("native", "mambapy", "reference", "compiled")

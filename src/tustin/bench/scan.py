@@ -11,7 +11,7 @@ import torch
 
 from .. import __version__
 from ..discretize import METHODS
-from ..scan import BACKENDS
+from ..ops.scan import BACKENDS
 from . import machine, timing, workloads
 from .checks import LONG, Check, check_all
 from .machine import Limit, Limits, Rate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from ..study.paper_figures import PAPER, SOURCE
+from ..report.paper_figures import PAPER, SOURCE
 from ..study.tables import NOTHING, Table
 from ..study.wording import signed
 from .inference import BASELINE, Result

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import native
-from ..scan import BACKENDS, selective_scan
+from ..ops import native
+from ..ops.scan import BACKENDS, selective_scan
 
 D, N = 384, 16  # ViM-tiny's
 PEER = "mambapy"

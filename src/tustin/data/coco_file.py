@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, TypeAlias
 
-from ..ranges import Range, check
+from ..support.ranges import Range, check
 
 __all__ = ["read_annotations"]
 

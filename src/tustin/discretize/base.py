@@ -9,14 +9,15 @@ The paper's rules weigh the current sample only, so there is one β; a rule may 
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
+
+from ..support.names import unknown
 
 Coefficients: TypeAlias = tuple[Tensor, tuple[Tensor, ...]]
 """α and one β per input sample, newest first."""
@@ -83,13 +84,6 @@ def get_method(method: str | Method) -> Method:
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(unknown("method", method, list(METHODS)))
     return METHODS[method]
-
-
-def unknown(what: str, name: object, known: Sequence[str]) -> str:
-    """The sentence for a name that does not exist: the closest match, and the valid ones unless they are very many."""
-    close = difflib.get_close_matches(str(name), known, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"unknown {what} {name!r}{hint}" + ("" if close and len(known) > 30 else f"; known: {', '.join(known)}")
 
 
 def _check_facts(method: Method) -> None:

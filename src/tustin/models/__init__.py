@@ -8,7 +8,7 @@ from typing import Any
 import timm
 from torch import nn
 
-from ..discretize.base import unknown
+from ..support.names import unknown
 from .checkpoint import describe, load, save
 from .detector import Detector
 from .diagnose import Diagnosis, diagnose

@@ -16,7 +16,7 @@ import timm
 import torch
 from torch import nn
 
-from ..files import replacing
+from ..support.files import replacing
 from .header import DATA, FORMAT, check_dtypes, class_of, own_arguments
 from .vim import VisionMamba
 from .weights import (

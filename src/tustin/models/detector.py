@@ -21,7 +21,7 @@ from torchvision.models.detection.transform import GeneralizedRCNNTransform
 from torchvision.ops import MultiScaleRoIAlign
 from torchvision.ops.poolers import LevelMapper
 
-from ..ranges import Range
+from ..support.ranges import Range
 from .cascade import POOLED, STAGES, Cascade, Stage
 from .simple_pyramid import SimplePyramid
 from .vim import VisionMamba, Width

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..discretize import Method, get_method
-from ..scan import check_values, selective_scan
+from ..ops.scan import check_values, selective_scan
 from .mixer import Mixer
 from .weights import plain_model
 

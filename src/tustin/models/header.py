@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..discretize.base import unknown
-from ..ranges import Range, check
+from ..support.names import unknown
+from ..support.ranges import Range, check
 
 __all__ = ["DATA", "FORMAT", "check_dtypes", "check_header", "class_of", "own_arguments"]
 

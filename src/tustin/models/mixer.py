@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..conv import causal_conv
 from ..discretize import get_method
-from ..discretize.base import unknown
-from ..rowwise import beside, gated_mean
-from ..scan import selective_scan
+from ..ops.conv import causal_conv
+from ..ops.rowwise import beside, gated_mean
+from ..ops.scan import selective_scan
+from ..support.names import unknown
 
 __all__ = ["DT_INITS", "Mixer"]
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ranges import Range
+from ..support.ranges import Range
 from .pyramid import STRIDES, FeaturePyramid
 from .vim import VisionMamba, Width
 

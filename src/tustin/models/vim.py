@@ -12,9 +12,9 @@ from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..discretize.base import unknown
-from ..ranges import Range, check
-from ..rowwise import beside, rms_norm
+from ..ops.rowwise import beside, rms_norm
+from ..support.names import unknown
+from ..support.ranges import Range, check
 from .mixer import Mixer
 from .tokens import insert_middle, middle_token, resample_pos_embed, split_middle
 from .weights import Weights, check_discretization, load_checkpoint

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..files import shortened
+from ..support.files import shortened
 
 if TYPE_CHECKING:
     from ..train import Config
@@ -178,7 +178,7 @@ def _parser_like(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _config(recipe: str, settings: list[str]) -> Config | None:
     from ..cli import UsageError, recipe_settings
-    from ..discretize.base import unknown
+    from ..support.names import unknown
     from ..train import recipes
     from .plan import BY_THE_STUDY
 

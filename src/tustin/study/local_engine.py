@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from ..signals import StopRequest
+from ..support.signals import StopRequest
 from .execute import Ended, Outcome, Run, execute
 
 SECONDS_BETWEEN_LOOKS = 0.5

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from ..discretize import get_method
-from ..discretize.base import unknown
-from ..files import shortened
+from ..support.files import shortened
+from ..support.names import unknown
 from ..train import METRICS, Config, load
 from ..train.folder import TRAINING
 from ..train.record import environment

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..signals import StopRequest
+from ..support.signals import StopRequest
 from .execute import Ended, Outcome, Run, execute
 from .local_engine import SECONDS_BETWEEN_LOOKS
 

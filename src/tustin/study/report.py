@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..files import remove_unfinished, write_text
+from ..support.files import remove_unfinished, write_text
 from .results import Result, read_study
 from .stats import Analysis, analyse, numbers_of
 from .tables import failures_table, paper_table, results_table, significance_table

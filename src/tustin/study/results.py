@@ -15,7 +15,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
-from ..files import read_json, shortened, write_text
+from ..support.files import read_json, shortened, write_text
 from ..train.metrics import METRICS
 
 __all__ = ["PLAN", "Plan", "Result", "Study", "read_study", "result_path", "run_folder"]

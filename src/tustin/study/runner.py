@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
-from ..files import remove_unfinished
-from ..signals import Interrupted, StopRequest, stop_requests
+from ..support.files import remove_unfinished
+from ..support.signals import Interrupted, StopRequest, stop_requests
 from ..train import Config, RunFolder
 from .display import Display
 from .execute import Ended, Keep, Outcome, Run, failed, remove_remains

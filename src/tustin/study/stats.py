@@ -13,7 +13,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from ..discretize.base import unknown
+from ..support.names import unknown
 from ..train.metrics import METRICS, Metric
 from .results import Plan, Result, Study
 

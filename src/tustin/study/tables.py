@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..report.paper_figures import PAPER, SOURCE, PaperResults
 from ..train.metrics import METRICS, Metric
 from ..train.run import FREE
-from .paper_figures import PAPER, SOURCE, PaperResults
 from .stats import CONFIDENCE, POWER, Analysis, Comparison, MethodSummary, Spread, numbers_of
 from .wording import difference_unit, digits, flat, signed
 

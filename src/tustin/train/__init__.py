@@ -5,7 +5,7 @@ from tustin.train import load, train
 summary = train(load("digits", {"model.discretization": "zoh", "seed": 3}))
 """
 
-from ..signals import Interrupted
+from ..support.signals import Interrupted
 from .config import Config
 from .display import Display
 from .engine import Diverged, Trainer, evaluate

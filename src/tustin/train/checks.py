@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from timm.data.auto_augment import augment_and_mix_transform, auto_augment_transform, rand_augment_transform
 from timm.optim import list_optimizers
 
-from ..discretize.base import unknown
 from ..models import VisionMamba
-from ..ranges import check
+from ..support.names import unknown
+from ..support.ranges import check
 
 if TYPE_CHECKING:
     from .config import Config

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from ..data import BatchSource, Digits, Images, cifar, folder, transforms
 from ..data.batches import Batch
-from ..discretize.base import unknown
 from ..models import Diagnosis, create_model, diagnose, load_checkpoint, save
 from ..models.vim import model_names
+from ..support.names import unknown
 from .config import Config, DataConfig
 from .evaluation import Evaluation
 from .metrics import METRICS, ClassificationMeter

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 from ..models.detector import Boxes
 from ..models.vim import Width
-from ..ranges import Range
+from ..support.ranges import Range
 from .checks import check_config
 
 __all__ = [

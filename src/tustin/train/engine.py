@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from ..data.batches import Batch, Order, evaluation_batches, training_batches
 from ..discretize import get_method
-from ..files import digest
 from ..models import Diagnosis
-from ..signals import Interrupted, StopRequest, stop_requests
+from ..support.files import digest
+from ..support.signals import Interrupted, StopRequest, stop_requests
 from .config import Config
 from .course import Course
 from .display import Display

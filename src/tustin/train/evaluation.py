@@ -14,7 +14,7 @@ from torch import nn
 
 from ..data.batches import Batch, BatchSource, evaluation_batches
 from ..models import describe, load
-from ..ranges import check
+from ..support.ranges import check
 from .config import DataConfig
 from .metrics import Meter
 from .record import environment

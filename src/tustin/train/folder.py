@@ -25,7 +25,7 @@ from typing import IO, Any, cast
 
 import torch
 
-from ..files import (
+from ..support.files import (
     digest,
     insist_on_file,
     insist_on_values,

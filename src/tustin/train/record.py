@@ -12,7 +12,7 @@ import torch
 
 from .. import __version__
 from ..discretize import get_method
-from ..scan.backends import choose
+from ..ops.scan.backends import choose
 
 PACKAGES = ("torchvision", "timm", "accelerate", "numpy", "scikit-learn")
 

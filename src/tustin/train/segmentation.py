@@ -16,7 +16,7 @@ from ..data.mask_transforms import ForEvaluation, ForTraining
 from ..data.masks import UNLABELLED, MaskedImages, masked_folder
 from ..models import Diagnosis, diagnose, save
 from ..models.segmenter import Segmenter
-from ..ranges import check
+from ..support.ranges import check
 from .classification import model_of
 from .config import Config, DataConfig, SegmentationConfig
 from .evaluation import Evaluation

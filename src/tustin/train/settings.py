@@ -12,13 +12,13 @@ from typing import Any
 import yaml
 from jsonargparse import ArgumentParser, Namespace, set_loader, set_parsing_settings
 
-from ..discretize.base import unknown
-from ..ranges import expected, range_of
+from ..support.names import unknown
+from ..support.ranges import expected, range_of
 from .config import Config, keys, kinds
 
 __all__ = ["find", "load", "parse", "recipes"]
 
-RECIPES = Path(__file__).parents[1] / "recipes"
+RECIPES = Path(__file__).parent / "recipes"
 
 
 def recipes() -> dict[str, str]:

@@ -1,0 +1,148 @@
+"""`tustin info`: what a model costs, by name or from a checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+__all__ = ["DETAILS", "collect", "configure", "render", "run"]
+
+DETAILS = """\
+MODEL is a name of the list that 'tustin info' prints, or a file of tustin.save. Operations (FLOPs) are those of one
+image; a multiplication, an addition, a division and an exponential count one each. Memory is that of float32, with the
+native backend: at the peak of inference, and what training keeps for its backward pass. docs/models.md has the counts.
+
+--json prints model, img_size, tokens, batch_size, discretization, parameters and flops (by part, with the total),
+scan_flops (by rule) and memory (bytes); without MODEL a list of name, parameters, tokens and flops.
+
+examples:
+  tustin info
+  tustin info vim_tiny_patch16_224
+  tustin info vim_tiny_patch16_224 --discretization zoh --img-size 512x1024 --batch-size 1
+  tustin info best.safetensors --json"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model", metavar="MODEL", nargs="?", help="name of a model, or a checkpoint; a list if not given"
+    )
+    parser.add_argument("--discretization", metavar="NAME", help="the rule of the scan (default: of the model)")
+    parser.add_argument(
+        "--img-size", metavar="SIZE", type=image_size, help="224, or height x width as 160x288 (default: of the model)"
+    )
+    parser.add_argument("--batch-size", metavar="N", type=at_least_one, default=8, help="images at once (default: 8)")
+    parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    from . import print_json, print_rich
+
+    if args.model is None:
+        models = sorted(map(_summary, _names()), key=lambda model: model["parameters"])
+        if args.json:
+            print_json({"models": models})
+        else:
+            print_rich(lambda width: [_list(models)])
+        return
+    facts = collect(args.model, args.discretization, args.img_size, args.batch_size)
+    if args.json:
+        print_json(facts)
+    else:
+        print_rich(lambda width: render(facts))
+
+
+def image_size(text: str) -> tuple[int, int]:
+    """ "224" or "160x288" → (height, width)."""
+    if not re.fullmatch(r"[1-9]\d{0,8}(x[1-9]\d{0,8})?", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"expected a size such as 224 or 160x288, got {text!r}")
+    height, _, width = text.partition("x")
+    return int(height), int(width or height)
+
+
+def at_least_one(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1 and at most 9 digits, got {text!r}")
+    return int(text)
+
+
+def collect(
+    model: str, discretization: str | None = None, img_size: tuple[int, int] | None = None, batch_size: int = 8
+) -> dict[str, Any]:
+    """The facts that `tustin info` prints; no weights are made for it."""
+    import torch
+
+    from ..models import VisionMamba, create_model, describe
+    from ..models.costs import costs
+
+    changes: dict[str, Any] = {"discretization": discretization, "img_size": img_size}
+    given = {name: value for name, value in changes.items() if value is not None}
+    with torch.device("meta"):
+        if Path(model).is_file():
+            config = describe(model)["config"]
+            if "backbone" in config:
+                model, config = f"the backbone of {model}", config["backbone"]
+            built: Any = VisionMamba(**config | given)
+        elif model.endswith((".safetensors", ".pth")) or "/" in model:
+            raise FileNotFoundError(2, "No such file or directory", model)
+        else:
+            built = create_model(model, **given)
+    return {"model": model, **costs(built, batch_size=batch_size).as_facts()}
+
+
+def _names() -> list[str]:
+    import timm
+
+    return list(timm.list_models(module="vim"))
+
+
+def _summary(name: str) -> dict[str, Any]:
+    facts = collect(name)
+    totals = {"parameters": facts["parameters"]["total"], "flops": facts["flops"]["total"]}
+    return {"name": name, "img_size": facts["img_size"], "tokens": facts["tokens"], **totals}
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+def render(facts: dict[str, Any]) -> list[Any]:
+    """The facts of `collect` as text and tables for rich."""
+    height, width = facts["img_size"]
+    title = f"{facts['model']}, {facts['discretization']}: images of {height} x {width}, {facts['tokens']} tokens"
+    total = facts["flops"]["total"]
+    parts = _table("part", "parameters", "FLOPs", "share")
+    for part, flops in facts["flops"].items():
+        if part == "total":
+            parts.add_section()
+        parts.add_row(part, f"{facts['parameters'][part]:,}", _flops(flops), f"{flops / total:.1%}")
+    rules = _table("scan with", "FLOPs", "of the model")
+    for rule, flops in facts["scan_flops"].items():
+        rules.add_row(rule, _flops(flops), f"{flops / (total - facts['flops']['scan'] + flops):.1%}")
+    memory = _table(f"memory, {facts['batch_size']} image{'s'[: facts['batch_size'] > 1]}, float32", "")
+    for name, size in facts["memory"].items():
+        memory.add_row(name.replace("_", ", "), f"{size / 1e6:,.1f} MB")
+    return [title, "", parts, "", rules, "", memory]
+
+
+def _list(models: list[dict[str, Any]]) -> Any:
+    table = _table("model", "images", "tokens", "parameters", "FLOPs")
+    for model in models:
+        size = " x ".join(map(str, model["img_size"]))
+        table.add_row(model["name"], size, str(model["tokens"]), f"{model['parameters']:,}", _flops(model["flops"]))
+    return table
+
+
+def _table(first: str, *others: str) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    table.add_column(first, style="bold", no_wrap=True)
+    for header in others:
+        table.add_column(header, justify="right", no_wrap=True)
+    return table
+
+
+def _flops(count: int) -> str:
+    return f"{count / 1e9:,.3f} G" if count >= 1e8 else f"{count / 1e6:,.3f} M"

@@ -1,0 +1,97 @@
+"""The short causal convolution before the scan, with its bias and SiLU, in one pass over memory."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ...support.names import unknown
+from .. import native
+from ..accelerator import GPUS, interpreted, triton_refuses
+from ..checks import check_flags, check_tensor, misshapen
+from ..compiling import assume_constant_result
+from . import op, reference
+
+__all__ = ["causal_conv"]
+
+_BACKENDS: dict[str, Callable[..., Tensor]] = {"native": op.conv, "triton": op.conv, "reference": reference.conv}
+
+
+def causal_conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    silu: bool = True,
+    reverse: bool = False,
+    backend: str = "auto",
+) -> Tensor:
+    """Convolve each channel with its own short filter, looking back only, then apply SiLU.
+
+        out_k = silu(bias + Σ_j weight_j · x_{k−K+1+j})        j = 0 … K−1, and zeros before the first token
+
+    Args:
+        x: Input, (batch, D, L), of any strides.
+        weight: One filter per channel, (D, K); its last entry meets the current token.
+        bias: Added before the SiLU, (D,).
+        silu: Apply the SiLU.
+        reverse: Look ahead instead of back: the same as flipping x in time, and the output again.
+        backend: "auto", "native" (CPU), "triton" (GPU) or "reference". Under the transforms of `torch.func` and in
+            forward-mode differentiation the reference stands in for a fused one.
+
+    Returns:
+        The output, (batch, D, L) in the dtype of x. Inside, everything is float32, or float64 if an argument is.
+    """
+    _check(x, weight, bias, silu, reverse)
+    return _BACKENDS[_choose(backend, x.device)](x, weight, bias, silu, reverse)
+
+
+def _check(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: bool) -> None:
+    for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
+        if tensor is None and name == "bias":
+            continue
+        device = check_tensor("causal_conv", name, tensor).device
+        if device != x.device:
+            raise ValueError(f"causal_conv: {name} is on {device}, but x is on {x.device}")
+    check_flags("causal_conv", silu=silu, reverse=reverse)
+    if x.ndim != 3 or x.shape[2] == 0:
+        raise misshapen("causal_conv", "x", x, "(batch, D, L) with L of at least 1")
+    D = x.shape[1]
+    if weight.ndim != 2 or weight.shape[0] != D or weight.shape[1] == 0:
+        raise misshapen("causal_conv", "weight", weight, f"(D, K) with D = {D}, as x has, and K of at least 1")
+    if bias is not None and (bias.ndim != 1 or bias.shape[0] != D):
+        raise misshapen("causal_conv", "bias", bias, f"({D},)")
+
+
+@assume_constant_result
+def _choose(name: str, device: torch.device) -> str:
+    """The name of the backend to use; "auto" takes the fused one of the device, and warns once if it is not there."""
+    if name == "auto":
+        return _best(device)
+    if not isinstance(name, str) or name not in _BACKENDS:
+        raise ValueError(unknown("backend", name, ["auto", *_BACKENDS]))
+    if reason := _refusal(name, device):
+        raise RuntimeError(f"backend {name!r} cannot be used: {reason}")
+    return name
+
+
+def _refusal(name: str, device: torch.device) -> str | None:
+    """Why this backend cannot run on `device`, or None if it can."""
+    if name == "native":
+        return native.refuses(device)
+    return triton_refuses(device) if name == "triton" else None
+
+
+@functools.cache
+def _best(device: torch.device) -> str:
+    """Cached, so that the warning comes once."""
+    fused = "triton" if device.type in GPUS or interpreted() else "native"
+    reason = _refusal(fused, device)
+    if reason and device.type in ("cpu", *GPUS):
+        why = f"because the {fused} one cannot: {reason}"
+        warnings.warn(f"causal_conv runs on the slow reference backend, {why}", stacklevel=4)
+    return "reference" if reason else fused

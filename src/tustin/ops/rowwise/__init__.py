@@ -1,0 +1,87 @@
+"""What a block does to each number, or to each token, around the mixer's products: the gate and the norm."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from ...support.names import unknown
+from .. import native
+from ..checks import check_tensor
+from ..compiling import assume_constant_result
+from . import op, reference
+
+__all__ = ["beside", "gated_mean", "rms_norm"]
+
+_BACKENDS = ("auto", "native", "reference")
+
+
+def gated_mean(a: Tensor, b: Tensor, gate: Tensor, *, backend: str = "auto") -> Tensor:
+    """(a + b)/2 · silu(gate), in one pass over memory.
+
+    Args:
+        a: Of any shape and strides.
+        b: As a.
+        gate: As a.
+        backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run. Under the transforms of
+            `torch.func` and in forward-mode differentiation the reference stands in for it.
+
+    Returns:
+        The same shape and dtype. "native" computes in float32, or float64 if that is the dtype, and rounds once.
+    """
+    check_tensor("gated_mean", "a", a)
+    for name, tensor in (("b", b), ("gate", gate)):
+        check_tensor("gated_mean", name, tensor)
+        if tensor.shape != a.shape:
+            raise ValueError(f"gated_mean: {name} has shape {tuple(tensor.shape)}, but a has {tuple(a.shape)}")
+        if tensor.dtype != a.dtype:
+            raise TypeError(f"gated_mean: {name} is {tensor.dtype}, but a is {a.dtype}")
+        if tensor.device != a.device:
+            raise ValueError(f"gated_mean: {name} is on {tensor.device}, but a is on {a.device}")
+    return (op.gated_mean if _fused(backend, a.device) else reference.gated_mean)(a, b, gate)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float, *, backend: str = "auto") -> Tensor:
+    """x / √(mean(x²) + eps) · weight, the mean over the last dimension (RMSNorm, arXiv 1910.07467).
+
+    Args:
+        x: (…, D), of any strides.
+        weight: (D,).
+        eps: Added to the mean of the squares.
+        backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run. Under the transforms of
+            `torch.func` and in forward-mode differentiation the reference stands in for it.
+
+    Returns:
+        The shape of x, in the dtype of the weight. Inside, everything is float32, or float64 if an argument is.
+    """
+    check_tensor("rms_norm", "x", x)
+    check_tensor("rms_norm", "weight", weight)
+    if not isinstance(eps, float | int) or isinstance(eps, bool):
+        raise TypeError(f"rms_norm: eps must be a number, got {eps!r}")
+    if weight.ndim != 1 or x.shape[-1:] != weight.shape:
+        shapes = f"x has shape {tuple(x.shape)} and weight {tuple(weight.shape)}"
+        raise ValueError(f"rms_norm: {shapes}, expected (…, D) and (D,)")
+    if weight.device != x.device:
+        raise ValueError(f"rms_norm: weight is on {weight.device}, but x is on {x.device}")
+    return (op.rms_norm if _fused(backend, x.device) else reference.rms_norm)(x, weight, eps)
+
+
+def beside(scan_backend: str) -> str:
+    """The backend for the model whose scan runs on `scan_backend`: the reference beside the reference."""
+    return "reference" if scan_backend == "reference" else "auto"
+
+
+@assume_constant_result
+def _fused(backend: str, device: torch.device) -> bool:
+    """Whether to use the fused code. "auto" does not warn where it cannot: plain PyTorch is not much slower here."""
+    reason = _refusal(device) if backend in ("auto", "native") else None
+    if backend == "native" and reason:
+        raise RuntimeError(f"backend 'native' cannot be used: {reason}")
+    if backend not in _BACKENDS:
+        raise ValueError(unknown("backend", backend, _BACKENDS))
+    return backend != "reference" and not reason
+
+
+_refusal = functools.cache(native.refuses)

@@ -1,0 +1,86 @@
+"""HOW the recurrence runs: one signature and one meaning, whichever backend computes it."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ...discretize import Method, get_method
+from ..checks import check_flags
+from .backends import BACKENDS, choose
+from .checks import check_arguments, check_values, compute_dtype
+
+__all__ = ["BACKENDS", "check_values", "selective_scan"]
+
+
+def selective_scan(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
+    delta_softplus: bool = False,
+    return_last_state: bool = False,
+    *,
+    method: str | Method = "mamba",
+    reverse: bool = False,
+    backend: str = "auto",
+    initial_state: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Run the state-space recurrence along the last dimension, with the discretization of your choice.
+
+        Δ = softplus(delta + delta_bias)                       (each where asked for)
+        h_k = α(Δ_k A)·h_{k−1} + β(Δ_k, Δ_k A)·B_k u_k         α and β are the method's
+        out_k = (C_k·h_k + D u_k) · silu(z_k)
+
+    The positional arguments, their shapes and the default method are those of Mamba's `selective_scan_fn`.
+
+    Args:
+        u: Input, (batch, D, L).
+        delta: Step sizes, (batch, D, L).
+        A: Diagonal of the state matrix, (D, N), real.
+        B: Input matrix: constant (D, N), per token (batch, N, L), or grouped (batch, G, N, L) with G dividing D.
+        C: Output matrix, in any of the same three forms.
+        D: Weight of the skip connection, (D,).
+        z: Gate, (batch, D, L).
+        delta_bias: Added to delta, (D,).
+        delta_softplus: Pass delta through softplus, after the bias.
+        return_last_state: Also return the state after the last token.
+        method: Name of a registered discretization, or a `Method`.
+        reverse: Walk from the last token to the first; the "last" state is then the one at token 0.
+        backend: "auto", or one of `BACKENDS` by name. Under the transforms of `torch.func` and in forward-mode
+            differentiation the reference stands in for a fused one: it is as exact, and slower.
+        initial_state: State before the first token, (batch, D, N); zero if not given. For a rule of p > 1 input
+            samples (batch, D, N, p): the state, then the p−1 newest products B u. Such is the last state, too.
+
+    Returns:
+        The output, (batch, D, L) in the dtype of u; with `return_last_state` a pair of it and the state. Inside, and in
+        the state, everything is float32, or float64 if an argument is.
+    """
+    rule = get_method(method)
+    tensors = {
+        "u": u,
+        "delta": delta,
+        "A": A,
+        "B": B,
+        "C": C,
+        "D": D,
+        "z": z,
+        "delta_bias": delta_bias,
+        "initial_state": initial_state,
+    }
+    check_arguments(tensors, rule)
+    flags = {"delta_softplus": delta_softplus, "return_last_state": return_last_state, "reverse": reverse}
+    check_flags("selective_scan", **flags)
+    dtype = compute_dtype(tensors)
+    chosen = BACKENDS[choose(backend, u.device, rule, dtype)]
+    out, last_state = chosen.scan(
+        *tensors.values(),
+        dtype=dtype,
+        delta_softplus=delta_softplus,
+        method=rule,
+        reverse=reverse,
+    )
+    return (out, last_state) if return_last_state else out

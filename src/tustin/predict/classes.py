@@ -1,0 +1,72 @@
+"""What `tustin predict` tells of an image by a classifier: its likeliest classes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from timm.data import create_transform, resolve_model_data_config
+
+from ..data.pictures import UnreadableError, read_image
+
+
+def predict(
+    model: Any,
+    paths: Sequence[Path],
+    args: argparse.Namespace,
+    failed: list[dict[str, str]],
+    advance: Callable[[int], None],
+) -> Iterator[dict[str, Any]]:
+    """The `args.top` classes of every image that can be read; of the others `failed` gets the name and the reason."""
+    if model.num_classes == 0:
+        raise ValueError(f"{args.checkpoint} has no head, so it tells no classes")
+    if args.out is not None:
+        raise ValueError(f"{args.checkpoint} tells the classes of images and draws nothing into --out")
+    data = resolve_model_data_config(model)
+    mode = {1: "L", 3: "RGB"}.get(data["input_size"][0])
+    if mode is None:
+        raise ValueError(f"images have 1 or 3 channels, the model expects {data['input_size'][0]}")
+    prepare = create_transform(**data)
+    names = model.pretrained_cfg.get("label_names")
+    for start in range(0, len(paths), args.batch_size):
+        group = paths[start : start + args.batch_size]
+        read = []
+        for path in group:
+            try:
+                read.append((path, prepare(read_image(path, mode))))
+            except UnreadableError as error:
+                failed.append({"image": str(path), "reason": error.reason})
+        if read:
+            with torch.inference_mode():
+                logits = model(torch.stack([image for _, image in read]).to(model.pos_embed.dtype))
+            best = logits.float().softmax(-1).topk(min(args.top, model.num_classes))
+            for (path, _), values, classes in zip(read, best.values.tolist(), best.indices.tolist(), strict=True):
+                told = [
+                    {"class": i, "name": names[i] if names else None, "probability": value}
+                    for value, i in zip(values, classes, strict=True)
+                ]
+                yield {"image": str(path), "top": told}
+        advance(len(group))
+
+
+def facts(about: dict[str, Any], results: list[dict[str, Any]], failed: list[dict[str, str]]) -> Any:
+    return {**about, "images": results, "failed": failed}
+
+
+def render(results: list[dict[str, Any]]) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    table.add_column("image", overflow="fold")
+    table.add_column("class")
+    table.add_column("probability", justify="right", no_wrap=True)
+    for result in results:
+        table.add_section()
+        for rank, told in enumerate(result["top"]):
+            name = f"class {told['class']}" if told["name"] is None else told["name"]
+            table.add_row(result["image"] if rank == 0 else "", name, f"{told['probability']:.1%}")
+    return table

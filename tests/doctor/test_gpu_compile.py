@@ -1,0 +1,266 @@
+"""The GPU kernels as compiled code, with no GPU: they compile, spill nothing, and touch memory alike for every rule."""
+
+import json
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.interpreter import needs_triton
+from tustin import METHODS
+from tustin.cli import main
+from tustin.doctor.gpu import TARGETS, known_target
+
+pytestmark = needs_triton
+each_target = pytest.mark.parametrize("target", ["sm_80", "sm_90", "gfx942"])
+
+
+@pytest.fixture(autouse=True)
+def triton_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One folder for all tests of this process, so that nothing is compiled twice; another if the variable says so."""
+    if "TRITON_CACHE_DIR" not in os.environ:
+        monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "triton"))
+
+
+def assert_sound(target: str, dtypes: list[str], methods: tuple[str, ...], segments: bool | None = None) -> None:
+    """All compile; nothing is spilled on NVIDIA; no atomics; as many loads and stores for one rule as for another."""
+    import torch
+
+    from tustin.doctor.gpu import cases, survey
+
+    chosen = [
+        case
+        for case in cases.cases(methods, [getattr(torch, dtype) for dtype in dtypes])
+        if segments is None or ("in segments" in case.kernel) == segments
+    ]
+    kernels: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in survey.survey([target], chosen, lambda *progress: None):
+        name = " ".join((target, one.case.kernel, str(one.case.method), one.case.dtype))
+        assert one.code.spills == 0 or target.startswith("gfx"), f"{name} spills {one.code.spills} times"
+        assert one.code.count("atomic") == 0, f"{name}: the order of its sums would be left to chance"
+        if one.case.method:
+            kernels.setdefault((one.case.kernel, one.case.dtype), {})[one.case.method] = one.code
+    assert kernels
+    for kernel, codes in kernels.items():
+        assert tuple(codes) == methods, kernel
+        for kind in ("global load", "global store"):
+            counts = {method: code.count(kind) for method, code in codes.items()}
+            assert len(set(counts.values())) == 1, f"{target}, {kernel}: {kind}s {counts}"
+            assert counts["zoh"] > 0
+
+
+@each_target
+def test_every_rule(target: str) -> None:
+    """The convolution, and the scan of whole sequences."""
+    assert_sound(target, ["float32"], tuple(METHODS), segments=False)
+
+
+def test_time_cut_into_segments() -> None:
+    assert_sound("sm_90", ["float32"], ("zoh", "bil"), segments=True)
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@each_target
+def test_every_kernel_rule_and_dtype(target: str, dtype: str) -> None:
+    """A quarter of an hour."""
+    assert_sound(target, [dtype], tuple(METHODS))
+
+
+def test_the_survey_leaves_out_no_kernel() -> None:
+    """Every function that is launched, in both regimes."""
+    from tustin.doctor.gpu import cases
+    from tustin.ops.scan import triton_methods
+
+    assert tuple(triton_methods.METHODS) == tuple(METHODS)
+    whole = {"conv forward", "conv backward", "scan forward", "scan backward"}
+    cut = {"end_of_segment", "join_segments", "forward", "start_of_segment", "join_segments, backwards", "backward"}
+    assert {case.kernel for case in cases.cases()} == whole | {f"scan {name}, in segments" for name in cut}
+
+
+# --- what is seen in the code -----------------------------------------------------------------------------------------
+
+SASS = """
+        /*0000*/                   MOV R1, c[0x0][0x28] ;                     /* 0x00000a0000017a02 */
+        /*0010*/                   LDG.E.128 R4, [R2.64] ;                    /* 0x0000000402047981 */
+        /*0020*/              @!P0 LDG.E R8, [R2.64+0x10] ;                   /* 0x0000000402047981 */
+        /*0030*/                   FFMA R4, R4, R5, R6 ;                      /* 0x0000000504047223 */
+        /*0040*/                   STL [R1], R4 ;                             /* 0x0000000401007387 */
+        /*0050*/               @P1 BRA 0x20 ;                                 /* 0x0000000000007947 */
+        /*0060*/                   STG.E [R2.64], R4 ;                        /* 0x0000000402007986 */
+        /*0070*/                   EXIT ;                                     /* 0x000000000000794d */
+        /*0080*/                   BRA 0x80;                                  /* 0xfffffff000007947 */
+"""
+AMDGCN = """
+kernel:
+\ts_load_dwordx2 s[0:1], s[0:1], 0x0
+\tv_mul_f32_e32 v0, v1, v2               ; a comment
+.LBB0_1:
+\tglobal_load_dword v3, v0, s[0:1]
+\tv_exp_f32_e32 v4, v3
+\ts_cbranch_scc1 .LBB0_1
+\tbuffer_store_dwordx4 v[0:3], v4, s[0:3], 0 offen
+\ts_endpgm
+.Lfunc_end0:
+\tv_mul_f32_e32 v0, v1, v2
+"""
+
+
+def test_nvidia_code_is_read() -> None:
+    from tustin.doctor.gpu import inspect
+
+    code = list(inspect._in_loops(inspect._sass(SASS), "cuda"))
+    kinds = ["move", "global load", "global load", "float", "spill", "control", "global store", "control", "control"]
+    assert [instruction.kind for instruction in code] == kinds
+    assert [instruction.loop for instruction in code] == [None, None, 0, 0, 0, 0, None, None, None]
+
+
+def test_amd_code_is_read() -> None:
+    from tustin.doctor.gpu import inspect
+
+    code = list(inspect._in_loops(inspect._amdgcn(AMDGCN), "hip"))
+    assert [instruction.kind for instruction in code] == [
+        *("move", "float", "global load", "special", "control", "global store", "control")
+    ]
+    assert [instruction.loop for instruction in code] == [None, None, 0, 0, 0, None, None]
+
+
+def test_loops_are_counted_as_they_are_passed() -> None:
+    """One in another: 10 times through the outer, 70 times through the inner, and two instructions once."""
+    from tustin.doctor.gpu.inspect import Code, _in_loops
+
+    lines = [(0, "MOV", None), (1, "FADD", None), (2, "FMUL", None), (3, "BRA", 2), (4, "BRA", 1), (5, "EXIT", None)]
+    code = Code(8, 0, 0, 32, tuple(_in_loops(lines, "cuda")))
+    assert [instruction.loop for instruction in code.instructions] == [None, 0, 1, 1, 0, None]
+    assert code.executed((10, 70)) == 2 + 2 * 10 + 2 * 70
+    assert code.executed((10, 70), "float", once=0) == 10 + 70
+    with pytest.raises(RuntimeError, match="the compiler made 2 loops of 1"):
+        code.executed((10,))
+
+
+@pytest.fixture
+def conv_cases() -> list[Any]:
+    import torch
+
+    from tustin.doctor.gpu import cases
+
+    return cases.cases(methods=(), dtypes=[torch.float32])
+
+
+def test_what_spills_is_seen(conv_cases: list[Any]) -> None:
+    """The gradient of the convolution with a quarter of the registers that it wants."""
+    from tustin.doctor.gpu.compile import compile_for
+    from tustin.doctor.gpu.inspect import inspect
+
+    launch = conv_cases[1].launch
+    starved = replace(launch, options=launch.options | {"maxnreg": 32})
+    assert inspect(compile_for("sm_80", launch)).spills == 0
+    assert inspect(compile_for("sm_80", starved)).spills > 0
+
+
+def test_long_filters_are_not_unrolled() -> None:
+    """Forty taps are less code than eight."""
+    import torch
+
+    from tustin.doctor.gpu.compile import compile_for, launches
+    from tustin.doctor.gpu.inspect import inspect
+    from tustin.ops.conv import triton
+
+    def code(taps: int) -> Any:
+        x, weight = (torch.empty(shape, device="meta") for shape in ((2, 64, 50), (64, taps)))
+        (launch,) = launches(lambda: triton.backward(x, x, weight, None, True, True)[0])
+        return inspect(compile_for("sm_80", launch))
+
+    assert code(8).loops == 0
+    assert code(40).loops > 0
+    assert code(40).count() < code(8).count()
+
+
+# --- the estimate -----------------------------------------------------------------------------------------------------
+
+
+def test_the_estimate_is_what_bytes_and_instructions_say(conv_cases: list[Any]) -> None:
+    """By hand: 100 instructions of a warp, 50 of them float, in 2 · 108 · 4 + 1 programs of one warp: three turns."""
+    from tustin.doctor.gpu.inspect import Code, Instruction
+    from tustin.doctor.gpu.roofline import GPUS, estimate
+
+    gpu = GPUS["sm_80"]
+    case = replace(conv_cases[0], launch=replace(conv_cases[0].launch, grid=(2 * 108 * 4 + 1, 1, 1)))
+    half = 50 * (Instruction("FFMA", "float", None),)
+    least = estimate(gpu, case, Code(8, 0, 0, 32, half + 50 * (Instruction("MOV", "move", None),)))
+    assert least.issue == pytest.approx(3 * 100 / 1.41e9)
+    assert least.units == pytest.approx(50 * 865 * 32 / (64 * 108 * 1.41e9))
+    assert least.memory == pytest.approx(case.launch.bytes / 2.039e12)
+    assert case.launch.bytes == 4 * (2 * 64 * 384 * 197 + 384 * 4 + 384)
+    assert least.seconds == least.memory
+    assert least.limit == "memory"
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few_cases(conv_cases: list[Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The command knows the convolution and `zoh` and `bil` of the simplest kernel of the scan alone."""
+    import torch
+
+    from tustin.doctor.gpu import cases
+
+    scans = [c for c in cases.cases(("zoh", "bil"), [torch.float32]) if c.kernel.startswith("scan start_of_segment")]
+    few = [*conv_cases[:2], *scans]
+    monkeypatch.setattr(cases, "cases", lambda: few)
+    return few
+
+
+def test_json_has_all_that_was_found(few_cases: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--gpu-compile", "sm_80", "gfx942", "sm_80", "--json"]) == 0
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert "tustin doctor: compiling for sm_80, 0 of 8 done" in err
+    assert told["shape"] == {"D": 384, "N": 16, "L": 197, "K": 4}
+    assert [(k["target"], k["method"]) for k in told["kernels"]] == [
+        (target, method) for target in ("sm_80", "gfx942") for method in (None, None, "zoh", "bil")
+    ]
+    for kernel in told["kernels"]:
+        assert kernel["registers"] > 0
+        assert kernel["instructions"] == sum(kernel["mix"].values())
+        assert kernel["per_token_and_state"]["global_loads"] > 0
+        assert (kernel["estimate"] is None) == (kernel["target"] == "gfx942")
+    zoh, bil = told["kernels"][2:4]
+    assert zoh["instructions_relative_to_zoh"] == 1
+    share = bil["per_token_and_state"]["instructions"] / zoh["per_token_and_state"]["instructions"]
+    assert bil["instructions_relative_to_zoh"] == pytest.approx(share)
+
+
+def test_the_tables_are_for_people(
+    few_cases: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["doctor", "--gpu-compile", "gfx942"]) == 0
+    out = capsys.readouterr().out
+    assert "gfx942, scan start_of_segment, in segments" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert any(row[:1] == ["zoh"] and row[5] == "1.00" for row in rows)
+    assert any(row[:1] == ["bil"] for row in rows)
+    assert max(map(len, out.splitlines())) <= 80
+    assert "…" not in out
+
+
+def test_an_unknown_target_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--gpu-compile", "sm80"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "unknown target 'sm80' (did you mean 'sm_80'?); known: sm_80, sm_90, sm_100, gfx942" in err
+    assert [known_target(name) for name in TARGETS] == list(TARGETS)
+
+
+def test_without_triton_it_is_one_line(no_triton: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--gpu-compile"]) == 1
+    assert capsys.readouterr().err.startswith("tustin: error: Triton is not installed; get it with 'pip install tri")
+
+
+def test_interpreted_it_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert main(["doctor", "--gpu-compile", "sm_80"]) == 1
+    assert "TRITON_INTERPRET=1 is set, and what is interpreted is not compiled" in capsys.readouterr().err

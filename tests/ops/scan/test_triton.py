@@ -1,0 +1,160 @@
+"""Triton's scan: its values in the interpreter, its place among the backends, and a machine without Triton."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.interpreter import needs_triton, run_interpreted
+from tests.native import run_python
+from tests.systems import CPU, system
+from tustin import METHODS, selective_scan
+from tustin.ops.scan.backends import BACKENDS, choose
+
+FILE = "tests/ops/scan/interpreted_triton.py"
+each_gpu = pytest.mark.parametrize("device", ["cuda", "xpu"])
+
+
+@needs_triton
+@pytest.mark.parametrize("part", ["every_argument", "shapes_layouts", "not every_argument and not shapes_layouts"])
+def test_in_the_interpreter(part: str) -> None:
+    """Coefficients, values, gradients, shapes, layouts, dtypes, extremes; in processes of their own."""
+    assert " passed" in run_interpreted(FILE, "-k", part, seconds=1800)
+
+
+@needs_triton
+@pytest.mark.wide
+def test_widely_in_the_interpreter() -> None:
+    """More and larger shapes, and the tokens of an image with the initial values of real models."""
+    assert " passed" in run_interpreted(FILE, "-m", "wide", seconds=4 * 3600)
+
+
+@needs_triton
+def test_methods_are_the_registered_ones() -> None:
+    """Same names in the same order: none is missing, and none is unreachable."""
+    from tustin.ops.scan import triton_methods
+
+    assert list(triton_methods.METHODS) == list(METHODS)
+
+
+# ── the choice ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@needs_triton
+def test_not_on_a_cpu_tensor() -> None:
+    with pytest.raises(
+        RuntimeError, match="'triton' cannot be used: it runs on GPUs, and the tensors are on cpu; its in"
+    ):
+        selective_scan(**system(), backend="triton")
+
+
+@needs_triton
+@each_gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_auto_takes_it_on_a_gpu(method: str, device: str) -> None:
+    """Without a word: it is the fast one there."""
+    assert choose("auto", torch.device(device), METHODS[method]) == "triton"
+
+
+@needs_triton
+@each_gpu
+def test_a_method_of_ones_own_runs_on_the_reference_and_says_so_once(device: str) -> None:
+    mine = replace(METHODS["bil"], name="mine")
+    with pytest.warns(UserWarning, match="slow reference backend, because the triton one cannot: method 'mine' is"):
+        assert choose("auto", torch.device(device), mine) == "reference"
+    assert choose("auto", torch.device(device), mine) == "reference"  # a second warning would be an error
+    with pytest.raises(RuntimeError, match="'triton' cannot be used: method 'mine' is not one of those compiled"):
+        choose("triton", torch.device(device), mine)
+    imitation = replace(METHODS["zoh"], coefficients=METHODS["bil"].coefficients)
+    assert BACKENDS["triton"].refuses(torch.device(device), imitation)
+
+
+@needs_triton
+@each_gpu
+def test_float64_runs_on_the_reference_and_says_so(device: str) -> None:
+    with pytest.warns(UserWarning, match="slow reference backend, because the triton one cannot: it has no float64"):
+        assert choose("auto", torch.device(device), METHODS["zoh"], torch.float64) == "reference"
+
+
+@needs_triton
+def test_registered_for_gpus() -> None:
+    for name in ("selective_scan", "selective_scan_backward"):
+        for key in ("CPU", "CUDA", "XPU"):
+            assert torch._C._dispatch_has_kernel_for_dispatch_key(f"tustin::{name}", key)
+
+
+# ── a machine without Triton ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_triton_it_says_how_to_get_it(no_triton: None) -> None:
+    with pytest.raises(RuntimeError, match="'triton' cannot be used: Triton is not installed; get it with 'pip inst"):
+        selective_scan(**system(), backend="triton")
+
+
+def test_without_triton_a_gpu_takes_the_reference_and_says_so(no_triton: None) -> None:
+    with pytest.warns(UserWarning, match="slow reference backend, because the triton one cannot: Triton is not inst"):
+        assert choose("auto", torch.device("cuda", 5), METHODS["zoh"]) == "reference"
+
+
+def test_nobody_imports_triton_unasked() -> None:
+    """It takes a second, and many machines have none."""
+    done = run_python(
+        "import sys, torch\n"
+        "before = 'triton' in sys.modules\n"
+        "from tustin import selective_scan\n"
+        "x, a = torch.ones(1, 2, 3, requires_grad=True), -torch.ones(2, 1)\n"
+        "selective_scan(x, x, a, a, a, method='zoh').sum().backward()\n"
+        "assert before or 'triton' not in sys.modules"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# ── how the work is cut ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def work(batch: int, D: int, L: int, N: int, groups: int = 1, states_per_warp: int = 128):
+    from tustin.ops.scan.triton import _Work
+
+    matrix = torch.empty(batch, groups, N, L, device="meta")
+    u, A = torch.empty(batch, D, L, device="meta"), torch.empty(D, N, device="meta")
+    return _Work(u, A, matrix, matrix, states_per_warp)
+
+
+@needs_triton
+@pytest.mark.parametrize("D", [1, 5, 384, 768, 4099])
+@pytest.mark.parametrize("N", [1, 7, 16, 64, 256])
+@pytest.mark.parametrize(("batch", "L"), [(1, 1), (1, 197), (1, 65536), (64, 197), (1000, 3)])
+def test_segments_and_blocks_cover_everything_once(D: int, N: int, batch: int, L: int) -> None:
+    """The segments, whole chunks each, reach the last token; the blocks the last channel; neither more than needed."""
+    from tustin.ops.scan.triton import CHUNK, ENOUGH_PROGRAMS, SHORTEST_SEGMENT
+
+    cut = work(batch, D, L, N)
+    blocks, segments, samples = cut.grid
+    *_, length = cut.sizes
+    block = cut.constants()["BLOCK_D"]
+    assert (blocks - 1) * block < D <= blocks * block
+    assert (segments - 1) * length < L <= segments * length
+    assert length % CHUNK == 0
+    assert samples == batch
+    if segments > 1:
+        assert blocks * batch < ENOUGH_PROGRAMS
+        assert length >= SHORTEST_SEGMENT
+
+
+@needs_triton
+def test_few_rows_are_cut_in_time_and_many_are_not() -> None:
+    assert work(64, 384, 197, 16).segments == 1
+    assert work(1, 384, 8192, 16).segments > 8
+
+
+@needs_triton
+@pytest.mark.parametrize("groups", [1, 2, 6, 12])
+def test_no_block_crosses_a_group(groups: int) -> None:
+    """Channels of one program share B and C."""
+    cut = work(1, 12, 5, 4, groups)
+    assert cut.blocks % groups == 0
+    assert cut.constants("GROUP_B")["GROUP_B"] == 12 // groups
+
+
+def test_it_runs_every_method_on_a_gpu_only() -> None:
+    assert all(BACKENDS["triton"].refuses(CPU, method) for method in METHODS.values())
