@@ -44,7 +44,7 @@ endef
 # Every access to memory watched. Two rules are enough, the others read and write the same memory, and each costs half a
 # minute to compile.
 SANITIZE := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -march=native -DTUSTIN_LEVEL=baseline \
-  -DTUSTIN_REGISTER_BYTES=32 '-DTUSTIN_LEVELS(X)=X(baseline)' '-DTUSTIN_METHODS(X)=X(mamba) X(bil)' '-DTUSTIN_SCHEDULED(X)=X(bil)'
+  -DTUSTIN_REGISTER_BYTES=32 '-DTUSTIN_LEVELS(X)=X(baseline)' '-DTUSTIN_DISCRETIZATIONS(X)=X(mamba) X(bil)' '-DTUSTIN_SCHEDULED(X)=X(bil)'
 $(eval $(call library,sanitize,$(CXX),$(SANITIZE)))
 sanitize: $(READY)
 	@$(MAKE) --no-print-directory -j2 build/sanitize/_native.so

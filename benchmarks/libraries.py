@@ -17,7 +17,7 @@ from unittest import mock
 
 import torch
 
-from tustin import METHODS, selective_scan
+from tustin import DISCRETIZATIONS, selective_scan
 from tustin.ops import native
 
 
@@ -41,7 +41,9 @@ def main() -> None:
     parser.add_argument("--levels", nargs="+", default=["v3"], help="CPU level of both, or of each (default: v3)")
     parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--shape", type=int, nargs=4, default=[4, 384, 197, 16], metavar=("BATCH", "D", "L", "N"))
-    parser.add_argument("--rules", nargs="+", default=list(METHODS), choices=list(METHODS), metavar="RULE")
+    parser.add_argument(
+        "--rules", nargs="+", default=list(DISCRETIZATIONS), choices=list(DISCRETIZATIONS), metavar="RULE"
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     libraries = [ctypes.CDLL(path) for path in args.libraries]
@@ -68,7 +70,7 @@ def measured(libraries: list[ctypes.CDLL], rule: str, shape: list[int], turns: i
     with mock.patch.object(native, "call", watch):
         for turn in range(turns + 2):
             for watch.which in (0, 1) if turn % 2 else (1, 0):
-                out = selective_scan(u, delta, A, B, C, delta_bias=bias, delta_softplus=True, method=rule)
+                out = selective_scan(u, delta, A, B, C, delta_bias=bias, delta_softplus=True, discretization=rule)
                 torch.autograd.grad(out, [u, delta, A, B, C], d_out)
     names = ("tustin_scan_forward", "tustin_scan_backward")
     both = [list(zip(*watch.seconds[name], strict=True))[2:] for name in names]  # the first two turns warm up

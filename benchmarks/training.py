@@ -37,8 +37,8 @@ def random_images(training: bool) -> Images:
     return Images(list(pixels), labels, [str(i) for i in range(100)], training)
 
 
-def settings(method: str, workers: int, out: str) -> Config:
-    changes = {"optim.batch_size": BATCH, "data.workers": workers, "model.discretization": method, "out": out}
+def settings(discretization: str, workers: int, out: str) -> Config:
+    changes = {"optim.batch_size": BATCH, "data.workers": workers, "model.discretization": discretization, "out": out}
     return load("cifar100", {**changes, "augment.repeats": 1})
 
 
@@ -75,22 +75,22 @@ def seconds_of_rounds(trainer: Trainer, config: Config, updates: int) -> dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=10, help="updates a round (default: 10)")
-    parser.add_argument("--methods", nargs="+", default=["zoh", "foh", "bil", "pol", "hoh", "rk4"])
+    parser.add_argument("--discretizations", nargs="+", default=["zoh", "foh", "bil", "pol", "hoh", "rk4"])
     parser.add_argument("--workers", type=int, default=0, help="processes that load images (default: 0)")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     args = parser.parse_args()
     classification.open_data = lambda data, training: random_images(training)
     results = []
-    for method in args.methods:
+    for discretization in args.discretizations:
         with tempfile.TemporaryDirectory() as out:
-            config = settings(method, args.workers, out)
+            config = settings(discretization, args.workers, out)
             task = classification.Classification(config)
             trainer = Trainer(config, task, Accelerator(cpu=True), RunFolder(out))
             found = seconds_of_rounds(trainer, config, args.updates)
         middle = {name: statistics.median(seconds) for name, seconds in found.items()}
         shares = [1 - model / engine for model, engine in zip(found["model"], found["engine"], strict=True)]
         result = {
-            "method": method,
+            "discretization": discretization,
             "samples_per_second": BATCH / middle["engine"],
             "seconds": found,
             "data_and_engine_share": statistics.median(shares),
@@ -99,7 +99,7 @@ def main() -> None:
         times = ", ".join(f"{name} {1e3 * value:.0f} ms" for name, value in middle.items())
         spread = f"rounds {min(shares):.1%} to {max(shares):.1%}"
         share = f"data and engine {statistics.median(shares):.1%} of an update ({spread})"
-        print(f"{method:5} {BATCH / middle['engine']:7.1f} images/s; {times}; {share}", flush=True)
+        print(f"{discretization:5} {BATCH / middle['engine']:7.1f} images/s; {times}; {share}", flush=True)
     if args.json:
         write_text(args.json, json.dumps({"machine": collect(), "results": results}, indent=2, default=str) + "\n")
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.programs import TO_TEST_IT
-from tustin import METHODS
+from tustin import DISCRETIZATIONS
 from tustin.ops import accelerator
 from tustin.ops.scan import backends
 
@@ -64,7 +64,7 @@ def no_triton(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def clean_registry() -> Iterator[None]:
     """Whatever the test registers is gone after it."""
-    before = dict(METHODS)
+    before = dict(DISCRETIZATIONS)
     yield
-    METHODS.clear()
-    METHODS.update(before)
+    DISCRETIZATIONS.clear()
+    DISCRETIZATIONS.update(before)

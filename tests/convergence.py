@@ -7,7 +7,7 @@ from math import cos, exp, log2, sin
 import torch
 from torch import Tensor
 
-from tustin import Method, selective_scan
+from tustin import Discretization, selective_scan
 
 RATE = 1.3
 FREQUENCY = 2.0  # not a multiple of π: an input that ends at 0 flatters the rules by an order
@@ -38,7 +38,9 @@ def held_solution(t: float) -> float:
     return h
 
 
-def errors(method: Method, u: Callable[[Tensor], Tensor], solution: Callable[[float], float]) -> list[float]:
+def errors(
+    discretization: Discretization, u: Callable[[Tensor], Tensor], solution: Callable[[float], float]
+) -> list[float]:
     """Error at the end of [0, 2] with 32, 64, 128 and 256 steps."""
     found = []
     for steps in (32, 64, 128, 256):
@@ -46,7 +48,9 @@ def errors(method: Method, u: Callable[[Tensor], Tensor], solution: Callable[[fl
         t = delta * torch.arange(1, steps + 1, dtype=torch.float64)
         one = torch.ones(1, 1, dtype=torch.float64)
         step = torch.full((1, 1, steps), delta, dtype=torch.float64)
-        y = selective_scan(u(t)[None, None], step, -RATE * one, one, one, method=method, backend="reference")
+        y = selective_scan(
+            u(t)[None, None], step, -RATE * one, one, one, discretization=discretization, backend="reference"
+        )
         found.append(abs(float(y[0, 0, -1]) - solution(END)))
     return found
 

@@ -80,7 +80,7 @@ def contents(folder: Path) -> dict[str, Any]:
     return {
         str(path.relative_to(folder)): _without_times(path)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.startswith(("report.", "methods.csv", "runs.csv"))
+        if path.is_file() and not path.name.startswith(("report.", "discretizations.csv", "runs.csv"))
     }
 
 

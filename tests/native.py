@@ -14,12 +14,12 @@ from torch import Tensor
 
 from tests.systems import cast
 from tests.tolerances import DERIVATIVES, SCAN, assert_close
-from tustin import METHODS, selective_scan
+from tustin import DISCRETIZATIONS, selective_scan
 from tustin.ops import native
 
 Arguments = dict[str, Tensor]
 needs_native = pytest.mark.skipif(bool(native.missing()), reason=str(native.missing()))
-each_method = pytest.mark.parametrize("method", METHODS)
+each_discretization = pytest.mark.parametrize("discretization", DISCRETIZATIONS)
 
 
 @contextmanager

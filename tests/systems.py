@@ -1,10 +1,10 @@
-"""Arguments for `selective_scan`, and the backends and methods to run it with."""
+"""Arguments for `selective_scan`, and the backends and rules to run it with."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from tustin import METHODS
+from tustin import DISCRETIZATIONS
 from tustin.ops.scan import BACKENDS
 
 FORMS = ("constant", "token", "grouped")
@@ -12,10 +12,14 @@ OPTIONAL = ("D", "z", "delta_bias", "initial_state")
 CPU = torch.device("cpu")
 
 
-def methods_of(backend: str) -> list[str]:
+def discretizations_of(backend: str) -> list[str]:
     """The registered rules that `backend` runs on the CPU; all of them if it cannot even be asked."""
     refuses = BACKENDS[backend].refuses
-    return [name for name, method in METHODS.items() if BACKENDS[backend].missing() or not refuses(CPU, method)]
+    return [
+        name
+        for name, discretization in DISCRETIZATIONS.items()
+        if BACKENDS[backend].missing() or not refuses(CPU, discretization)
+    ]
 
 
 def _param(backend: str, *more: str) -> object:
@@ -25,7 +29,9 @@ def _param(backend: str, *more: str) -> object:
 
 _ON_CPU = [name for name in BACKENDS if name != "triton"]
 each_backend = pytest.mark.parametrize("backend", [_param(b) for b in _ON_CPU])
-each_run = pytest.mark.parametrize(("backend", "method"), [_param(b, m) for b in _ON_CPU for m in methods_of(b)])
+each_run = pytest.mark.parametrize(
+    ("backend", "discretization"), [_param(b, m) for b in _ON_CPU for m in discretizations_of(b)]
+)
 
 
 def system(
@@ -37,16 +43,16 @@ def system(
     B: str | int = "token",
     C: str | int = "token",
     optional: tuple[str, ...] = (),
-    method: str = "mamba",
+    discretization: str = "mamba",
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """Random arguments of the given sizes and forms, by name; a number is a form too: that of so many groups.
 
-    z = ΔA reaches −8, so that `rk4` uses its limiter, but stays inside the interval on which `method` is stable:
+    z = ΔA reaches −8, so that `rk4` uses its limiter, but stays inside the interval on which the rule is stable:
     outside, the states of `rk4_raw` grow until rounding is all there is.
     """
-    fastest = min(4.0, -METHODS[method].stable[0] / 2.5)  # no step below exceeds 2.5, softplus or not
+    fastest = min(4.0, -DISCRETIZATIONS[discretization].stable[0] / 2.5)  # no step below exceeds 2.5, softplus or not
     random = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:

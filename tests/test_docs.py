@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 import tustin
-from tustin import METHODS, Method
+from tustin import DISCRETIZATIONS, Discretization
 from tustin.discretize import phi
 
 ROOT = Path(__file__).parents[1]
@@ -69,13 +69,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_readme_table_is_the_registry() -> None:
     shown = [line for line in _lines(ROOT / "README.md") if line.startswith("| `")]
-    expected = [_row(method) for method in METHODS.values()]
-    assert shown == expected, "the table of methods in README.md should be:\n" + "\n".join(expected)
+    expected = [_row(discretization) for discretization in DISCRETIZATIONS.values()]
+    assert shown == expected, "the table of discretizations in README.md should be:\n" + "\n".join(expected)
 
 
 def test_math_table_is_the_registry() -> None:
-    shown = [line for line in _lines(ROOT / "docs" / "math.md") if line.startswith("| `")][: len(METHODS)]
-    expected = [f"| `{m.name}` | {m.alpha} | {', '.join(m.betas)} | {m.source} |" for m in METHODS.values()]
+    shown = [line for line in _lines(ROOT / "docs" / "math.md") if line.startswith("| `")][: len(DISCRETIZATIONS)]
+    expected = [f"| `{m.name}` | {m.alpha} | {', '.join(m.betas)} | {m.source} |" for m in DISCRETIZATIONS.values()]
     assert shown == expected, "the first table of docs/math.md should be:\n" + "\n".join(expected)
 
 
@@ -91,18 +91,18 @@ def test_one_version_everywhere() -> None:
     assert any(line.startswith(f"## [{tustin.__version__}]") for line in _lines(ROOT / "CHANGELOG.md"))
 
 
-def _row(method: Method) -> str:
-    low, high = method.stable
+def _row(discretization: Discretization) -> str:
+    low, high = discretization.stable
     cells = [
-        f"`{method.name}`",
-        method.alpha,
-        ", ".join(method.betas),
-        str(method.taps),
-        str(method.order),
-        "exact" if isinf(method.held_order) else str(method.held_order),
+        f"`{discretization.name}`",
+        discretization.alpha,
+        ", ".join(discretization.betas),
+        str(discretization.taps),
+        str(discretization.order),
+        "exact" if isinf(discretization.held_order) else str(discretization.held_order),
         f"{'(−∞' if isinf(low) else f'[{low:.4g}'}, {high:g}]".replace("-", "−"),
-        "yes" if method.exact_equilibrium else "no",
-        method.source,
+        "yes" if discretization.exact_equilibrium else "no",
+        discretization.source,
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -18,11 +18,11 @@ def a_run(folder):
 
 
 def a_study(folder):
-    study(folder, methods=["zoh"], seeds=[0], settings={"epochs": 1})
+    study(folder, discretizations=["zoh"], seeds=[0], settings={"epochs": 1})
 
 
 def a_study_that_keeps_nothing(folder):
-    study(folder, methods=["zoh"], seeds=[0], settings={"epochs": 1}, keep="nothing")
+    study(folder, discretizations=["zoh"], seeds=[0], settings={"epochs": 1}, keep="nothing")
 
 
 @pytest.mark.parametrize("work", [a_run, a_study, a_study_that_keeps_nothing])

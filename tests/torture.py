@@ -19,7 +19,19 @@ from tests.train.small import SMALL
 KILLS = 100
 SETTINGS = words({name: value for name, value in SMALL.items() if name != "run.threads"})
 TRAIN = ["train", "digits", *SETTINGS, "--run.threads", "1", "--run.save_every", "2"]
-STUDY = ["study", "digits", *SETTINGS, "--methods", "zoh,bil", "--seeds", "1", "--jobs", "2", "--run.save_every", "2"]
+STUDY = [
+    "study",
+    "digits",
+    *SETTINGS,
+    "--discretizations",
+    "zoh,bil",
+    "--seeds",
+    "1",
+    "--jobs",
+    "2",
+    "--run.save_every",
+    "2",
+]
 
 
 def begin(command, folder, program=(sys.executable, "-m", "tustin")):

@@ -4,7 +4,7 @@ from math import inf
 
 from torch import Tensor
 
-from tustin import Method
+from tustin import Discretization
 from tustin.discretize import Coefficients, phi
 
 
@@ -12,7 +12,7 @@ def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
     return z.exp(), (delta * phi(2, z), delta * (phi(1, z) - phi(2, z)))
 
 
-TRUE_FOH = Method(
+TRUE_FOH = Discretization(
     name="true_foh",
     coefficients=_coefficients,
     alpha="e^z",

@@ -10,7 +10,7 @@ from .support.signals import end_at_once_on_interrupt, is_command
 if is_command():  # before torch is imported, which takes seconds in which Ctrl-C would be a traceback, or lost
     end_at_once_on_interrupt()
 
-from .discretize import METHODS, Method, register
+from .discretize import DISCRETIZATIONS, Discretization, register
 from .ops.scan import check_values, selective_scan
 from .support.registration import register_with_timm
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "METHODS",
-    "Method",
+    "DISCRETIZATIONS",
+    "Discretization",
     "check_values",
     "create_model",
     "diagnose",

@@ -3,13 +3,13 @@
 from tustin.results import MACHINE as SCAN_MACHINE
 
 from tustin.bench import resolution
-from tustin.bench.arguments import PAPER_METHODS
+from tustin.bench.arguments import PAPER_DISCRETIZATIONS
 from tustin.bench.inference import Options, Result, plan
 from tustin.bench.measuring import Measured
 from tustin.bench.models import PEERS, Candidate, Case
 
-OPTIONS = Options("vim_tiny_patch16_224", PAPER_METHODS, (1, 4, 8, 16, 32), "cpu", 2, 16)
-MACHINE = SCAN_MACHINE | {"backends": dict.fromkeys(PAPER_METHODS, "native")}
+OPTIONS = Options("vim_tiny_patch16_224", PAPER_DISCRETIZATIONS, (1, 4, 8, 16, 32), "cpu", 2, 16)
+MACHINE = SCAN_MACHINE | {"backends": dict.fromkeys(PAPER_DISCRETIZATIONS, "native")}
 COST = {"zoh": 1.0, "foh": 1.02, "bil": 0.95, "pol": 1.004, "hoh": 1.011, "rk4": 0.952}
 ROUNDS = 16
 NOISE = 0.003
@@ -18,7 +18,7 @@ NOISE = 0.003
 def seconds_of(case: Case, number: int) -> float:
     """35 ms per image for zoh, of which the first costs twice; drifting from round to round, with a little noise."""
     candidate = case.candidate
-    cost = COST.get(candidate.method, 1.03) if candidate.method else 0.6
+    cost = COST.get(candidate.discretization, 1.03) if candidate.discretization else 0.6
     cost *= 12 if candidate.backend == "reference" else 1
     cost *= 3.5 if case.training else 1
     drift = 1 + 0.1 * number
@@ -49,7 +49,7 @@ def made_up_resolution(options: resolution.Options = RESOLUTION) -> resolution.R
     measured = Measured(rounds=ROUNDS)
     for size in options.sizes:
         tokens = (size / 16) ** 2
-        ours = Case(Candidate(options.model, options.method), 1, size, False, "cpu", 2)
+        ours = Case(Candidate(options.model, options.discretization), 1, size, False, "cpu", 2)
         peer = Case(Candidate(PEERS[options.model], None), 1, size, False, "cpu", 2)
         measured.seconds[ours] = {number: [2e-4 * tokens * (1 + 0.1 * number)] for number in range(ROUNDS)}
         measured.seconds[peer] = {

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from tustin import METHODS
+from tustin import DISCRETIZATIONS
 from tustin.bench.options import BACKENDS, Options
 from tustin.bench.scan import Result, plan
 from tustin.bench.timing import Timing
 from tustin.bench.workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell
 
 OPTIONS = Options(
-    methods=tuple(METHODS),
+    discretizations=tuple(DISCRETIZATIONS),
     lengths=(64, 197, 785, 6085),
     batch_sizes=(1, 8),
     dtype="float32",
@@ -33,7 +33,7 @@ SLOWER = {"reference": 30.0, COMPILED: 10.0, PEER: 100.0, PEER_KEEPING: 50.0, GP
 
 def seconds(cell: Cell) -> float:
     """The backward pass takes twice as long as the forward pass, one thread 1.9 times as long as two."""
-    rule = "mamba" if cell.backend in (PEER, PEER_KEEPING, GPU_PEER) else cell.method
+    rule = "mamba" if cell.backend in (PEER, PEER_KEEPING, GPU_PEER) else cell.discretization
     forward = cell.updates / UPDATES_PER_SECOND.get(rule, 4e9) * SLOWER.get(cell.backend, 1.0)
     forward *= 0.9 if cell.dtype == "bfloat16" else 1.0
     return forward * (3 if cell.backward else 1) * (1.9 if cell.threads == 1 else 1)

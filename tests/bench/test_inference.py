@@ -156,7 +156,7 @@ def silent(*progress):
 
 
 def test_memory_is_measured_apart_and_half_of_the_rounds_in_a_fresh_process(workers):
-    options = replace(OPTIONS, methods=("zoh", "bil"), batch_sizes=(1, 8))
+    options = replace(OPTIONS, discretizations=("zoh", "bil"), batch_sizes=(1, 8))
     found = measuring.measure(inference.plan(options), 6, silent)
     of_memory, of_time = workers[:3], workers[3:]
     assert [worker.environment for worker in of_memory] == [memory.ENVIRONMENT] * 3  # zoh, bil and DeiT
@@ -189,7 +189,7 @@ def test_the_rounds_fill_the_budget():
 
 def test_a_batch_that_would_not_fit_ends_the_growth_and_is_named(workers, monkeypatch):
     monkeypatch.setattr(measuring.memory.workloads, "available_bytes", lambda device: 30 * 10**9)
-    options = replace(OPTIONS, methods=("zoh", "bil"), batch_sizes=(1, 8, 16, 32, 64))
+    options = replace(OPTIONS, discretizations=("zoh", "bil"), batch_sizes=(1, 8, 16, 32, 64))
     found = measuring.measure(inference.plan(options), 2, silent)
     assert {case.batch for case in found.seconds} == {1, 8, 16}
     assert {case.batch for case in found.skipped} == {32, 64}
@@ -241,7 +241,7 @@ def test_memory_is_predicted_by_a_line_through_the_last_two(monkeypatch):
 
 
 def test_what_torch_compile_cannot_do_is_left_out_and_told(workers):
-    options = replace(OPTIONS, methods=("zoh", "bil"), batch_sizes=(1,), compile=True)
+    options = replace(OPTIONS, discretizations=("zoh", "bil"), batch_sizes=(1,), compile=True)
     found = measuring.measure(inference.plan(options), 2, silent)
     assert not any(case.candidate.compiled for case in found.seconds)
     assert inference_tables.left_out(found) == [
@@ -256,7 +256,7 @@ def test_what_torch_compile_cannot_do_is_left_out_and_told(workers):
 def test_the_plan_has_every_rule_the_noise_and_the_peers():
     names = [candidate.name for candidate in inference.candidates(OPTIONS)]
     assert names == [
-        *OPTIONS.methods,
+        *OPTIONS.discretizations,
         "zoh again",
         "zoh, reference backend",
         "deit_tiny_patch16_224",
@@ -269,7 +269,7 @@ def test_the_plan_has_every_rule_the_noise_and_the_peers():
         "deit_tiny_patch16_224, torch.compile",
     ]
     training = inference.candidates(replace(OPTIONS, training=True))
-    assert [c.name for c in training] == [*OPTIONS.methods, "zoh again", "deit_tiny_patch16_224"]
+    assert [c.name for c in training] == [*OPTIONS.discretizations, "zoh again", "deit_tiny_patch16_224"]
     assert "deit" not in inference.candidates(replace(OPTIONS, model=NANO))[-1].model
 
 
@@ -334,7 +334,7 @@ def test_fastest_names_ties_and_the_paper_beside():
 
 def test_a_winner_beyond_noise_stands_alone():
     def cost(case, number):
-        return seconds_of(case, number) * (0.9 if case.candidate.method == "bil" else 1)
+        return seconds_of(case, number) * (0.9 if case.candidate.discretization == "bil" else 1)
 
     found = rows(inference_tables.fastest_table(made_up(cost=cost)))
     assert found["8"][0] == "bil"
@@ -385,7 +385,7 @@ def test_checks_are_about_the_worst_rule():
     checks = made_up().checks()
     assert checks[0].claim == "batch 1, throughput : zoh's, worst rule"
     assert {(check.which, check.holds, check.bound) for check in checks} == {("foh", True, 0.97)}
-    slow = made_up(cost=lambda case, n: seconds_of(case, n) * (1.1 if case.candidate.method == "rk4" else 1))
+    slow = made_up(cost=lambda case, n: seconds_of(case, n) * (1.1 if case.candidate.discretization == "rk4" else 1))
     assert {(check.which, check.holds) for check in slow.checks()} == {("rk4", False)}
 
 
@@ -467,7 +467,10 @@ def test_pictures_are_written_whole_and_the_same_every_time(tmp_path, ending):
 
 def test_the_picture_shows_every_rule_its_interval_and_the_noise():
     left, right = model_plots.draw_inference(made_up()).axes
-    assert [text.get_text() for text in left.get_legend().get_texts()] == [*OPTIONS.methods, "deit_tiny_patch16_224"]
+    assert [text.get_text() for text in left.get_legend().get_texts()] == [
+        *OPTIONS.discretizations,
+        "deit_tiny_patch16_224",
+    ]
     shown = {text.get_text() for text in right.get_legend().get_texts()}
     assert shown == {"noise: zoh against itself", "foh", "bil", "pol", "hoh", "rk4"}
     assert sum(line.get_linestyle() == "None" for line in right.get_lines()) >= 5
@@ -477,7 +480,7 @@ def test_the_picture_shows_every_rule_its_interval_and_the_noise():
 
 
 def test_a_picture_of_one_round_has_no_bars_and_one_of_one_rule_nothing_to_compare(tmp_path):
-    model_plots.save_inference(tmp_path / "alone.png", made_up(replace(OPTIONS, methods=("zoh",))))
+    model_plots.save_inference(tmp_path / "alone.png", made_up(replace(OPTIONS, discretizations=("zoh",))))
     result = made_up()
     short = {case: {0: rounds[0]} for case, rounds in result.measured.seconds.items()}
     model_plots.save_inference(
@@ -514,8 +517,8 @@ def test_what_is_no_result_is_refused(facts):
     ("argv", "code", "words"),
     [
         (["inference", "--model", "vim_tini_patch16_224"], 2, ["did you mean 'vim_tiny_patch16_224'"]),
-        (["inference", "--methods", "zoh,bill"], 2, ["'bill'", "did you mean 'bil'"]),
-        (["inference", "--methods", ""], 2, ["--methods"]),
+        (["inference", "--discretizations", "zoh,bill"], 2, ["'bill'", "did you mean 'bil'"]),
+        (["inference", "--discretizations", ""], 2, ["--discretizations"]),
         (["inference", "--batch-sizes", "1,x"], 2, ["--batch-sizes", "'x'"]),
         (["inference", "--batch-sizes", "0"], 2, ["at least 1"]),
         (["inference", "--rounds", "0"], 2, ["--rounds"]),
@@ -530,7 +533,7 @@ def test_what_is_no_result_is_refused(facts):
         (["inference", "surplus"], 2, ["surplus"]),
         (["train", "--compile"], 2, ["--compile"]),
         (["train", "--plot", "x.png"], 2, ["--plot"]),
-        (["resolution", "--method", "bill"], 2, ["did you mean 'bil'"]),
+        (["resolution", "--discretization", "bill"], 2, ["did you mean 'bil'"]),
         (["resolution", "--model", NANO], 1, ["DeiT has no such size"]),
         (["resolution", "--sizes", "224,300"], 1, ["300 pixels are no whole number of patches of 16"]),
         (["resolution", "--device", "cuda"], 1, ["--device cuda"]),
@@ -591,8 +594,11 @@ def test_on_a_gpu_the_batch_grows_as_in_the_paper(measured, monkeypatch):
 
 
 def test_zoh_is_always_there_and_nothing_twice(measured):
-    assert main(["bench", "inference", "--methods", "bil, bil,hoh3", "--batch-sizes", "4,1,4", "--rounds", "3"]) == 0
-    assert measured[0].methods == ("zoh", "bil", "hoh3")
+    assert (
+        main(["bench", "inference", "--discretizations", "bil, bil,hoh3", "--batch-sizes", "4,1,4", "--rounds", "3"])
+        == 0
+    )
+    assert measured[0].discretizations == ("zoh", "bil", "hoh3")
     assert measured[0].batch_sizes == (1, 4)
 
 
@@ -605,7 +611,7 @@ def test_every_form_is_written_where_it_was_asked_for(measured, capsys, tmp_path
     argv = [
         "bench",
         "inference",
-        "--methods",
+        "--discretizations",
         "zoh,bil",
         "--threads",
         "2",
@@ -619,7 +625,9 @@ def test_every_form_is_written_where_it_was_asked_for(measured, capsys, tmp_path
     text = page.read_text(encoding="utf-8")
     assert text.startswith(f"before\n{files.SCAN.begin}\nkept\n")
     assert "stale" not in text
-    assert "Measured by `tustin bench inference --methods zoh,bil --batch-sizes 1,8 --threads 2`. AMD EPYC" in text
+    assert (
+        "Measured by `tustin bench inference --discretizations zoh,bil --batch-sizes 1,8 --threads 2`. AMD EPYC" in text
+    )
     assert "![inference](images/inference.png)" in text
     assert "### Fastest rule per batch size" in text
     assert picture.stat().st_size > 10_000
@@ -652,7 +660,7 @@ def test_a_small_run_measures_times_and_memory(capsys):
     argv = [
         "--model",
         NANO,
-        "--methods",
+        "--discretizations",
         "zoh,bil",
         "--batch-sizes",
         "1,2",

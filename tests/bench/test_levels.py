@@ -14,7 +14,7 @@ from tustin.cli import main
 from tustin.ops import native
 
 LEVELS = ("v4", "v3", "v2")
-FEW = replace(OPTIONS, methods=("mamba", "bil"), levels=LEVELS)
+FEW = replace(OPTIONS, discretizations=("mamba", "bil"), levels=LEVELS)
 
 
 def test_every_rule_on_every_level_in_both_directions_on_one_thread_and_on_all() -> None:
@@ -44,7 +44,7 @@ def test_a_cell_runs_on_its_level() -> None:
     try:
         outputs = {}
         for cell in cells:
-            outputs[cell.level, cell.method] = workloads.make_call(replace(cell, batch=1, L=8))()
+            outputs[cell.level, cell.discretization] = workloads.make_call(replace(cell, batch=1, L=8))()
             assert native.cpu_level() == cell.level
     finally:
         native.set_cpu_level(before)

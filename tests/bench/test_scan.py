@@ -14,7 +14,7 @@ import pytest
 import torch
 from tustin.results import OPTIONS, made_up, seconds, without
 
-from tustin import METHODS, selective_scan
+from tustin import DISCRETIZATIONS, selective_scan
 from tustin.bench import files, machine, options, report, scan, timing, workloads
 from tustin.bench import worker as worker_module
 from tustin.bench.checks import LONG, check_all
@@ -25,10 +25,10 @@ from tustin.bench.worker import Worker
 from tustin.bench.workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell, peer_of
 from tustin.cli import main
 from tustin.ops import native
-from tustin.ops.scan.native import method_names
+from tustin.ops.scan.native import discretization_names
 
 ROOT = Path(__file__).parents[2]
-SMALL = ["--lengths", "8", "--batch-sizes", "1", "--methods", "bil", "--repeats", "1", "--threads", "1"]
+SMALL = ["--lengths", "8", "--batch-sizes", "1", "--discretizations", "bil", "--repeats", "1", "--threads", "1"]
 CELL = Cell("native", "mamba", 8, 197, False, "float32", "channel-last", 2)
 
 needs_native = pytest.mark.skipif(bool(native.missing()), reason="the native library was not built")
@@ -103,7 +103,12 @@ def test_a_call_that_would_find_caches_or_threads_cold_is_made_once_untimed(monk
     made = []
     monkeypatch.setattr(worker_module, "_call", lambda key: lambda: made.append(key))
     monkeypatch.setattr(worker_module, "_expected", {})
-    quick, other, one_thread, long = CELL, replace(CELL, method="bil"), replace(CELL, threads=1), replace(CELL, L=LONG)
+    quick, other, one_thread, long = (
+        CELL,
+        replace(CELL, discretization="bil"),
+        replace(CELL, threads=1),
+        replace(CELL, L=LONG),
+    )
     keys, order = [quick, other, one_thread, long], [0, 1, 2, 3, 0]
     seconds = dict.fromkeys(keys, 0.01) | {long: 0.1}
     monkeypatch.setattr(timing, "time_once", lambda run: run() or seconds[made[-1]])
@@ -126,11 +131,11 @@ def test_a_call_that_would_find_caches_or_threads_cold_is_made_once_untimed(monk
 def test_the_plan_holds_every_rule_backend_and_shape_once():
     cells = plan(OPTIONS)
     assert len(set(cells)) == len(cells)
-    for method in METHODS:
+    for discretization in DISCRETIZATIONS:
         for L in OPTIONS.lengths:
             for batch in (1, 8):
                 for backward in (False, True):
-                    base = replace(CELL, method=method, L=L, batch=batch, backward=backward)
+                    base = replace(CELL, discretization=discretization, L=L, batch=batch, backward=backward)
                     assert {base, replace(base, backend="reference"), peer_of(base)} <= set(cells)
     assert {cell.L for cell in cells if cell.backend == COMPILED} == {64}
     assert {cell.backend for cell in plan(replace(OPTIONS, backends=("native",)))} == {"native"}
@@ -193,7 +198,7 @@ def test_what_needs_too_much_memory_is_left_out(monkeypatch):
 
 def test_what_takes_too_long_is_left_out():
     cell = replace(CELL, backend="reference", L=1000)
-    known = {replace(cell, L=10): 1e9, replace(cell, L=100): 0.2, replace(cell, L=500, method="zoh"): 1e9}
+    known = {replace(cell, L=10): 1e9, replace(cell, L=100): 0.2, replace(cell, L=500, discretization="zoh"): 1e9}
     assert scan._too_slow(cell, known, {}, allowed=2.0) is None
     assert scan._too_slow(cell, known, {}, allowed=1.5) == (
         "one call would take about 2.0 s; more than 1.5 s are not spent on it"
@@ -210,7 +215,7 @@ def test_memory_of_the_machine_is_known():
 def test_ratios_are_those_of_the_medians():
     result = made_up()
     assert result.times_faster_than_peer(CELL) == pytest.approx(100)
-    assert result.times_faster_than_peer(replace(CELL, method="bil")) == pytest.approx(160)
+    assert result.times_faster_than_peer(replace(CELL, discretization="bil")) == pytest.approx(160)
     assert result.times_faster_than_peer(replace(CELL, backend="reference")) == pytest.approx(100 / 30)
     alone = without(result, "no peer", lambda cell: cell.backend != PEER)
     assert alone.times_faster_than_peer(CELL) is None
@@ -227,8 +232,8 @@ def test_rates_follow_the_model():
     result = made_up()
     assert result.limits.gemm == pytest.approx(200e9)
     assert result.limits.copy == pytest.approx(20e9)
-    rates = {rate.method: rate for rate in result.rates()}
-    assert list(rates) == list(METHODS)
+    rates = {rate.discretization: rate for rate in result.rates()}
+    assert list(rates) == list(DISCRETIZATIONS)
     mamba = rates["mamba"]
     assert mamba.updates == pytest.approx(5e9)
     assert mamba.gemm_ratio == pytest.approx(40)
@@ -240,7 +245,7 @@ def test_rates_follow_the_model():
 
 @needs_native
 def test_the_operations_of_every_native_rule_are_counted():
-    assert set(machine.MULTIPLICATIONS) == set(method_names())
+    assert set(machine.MULTIPLICATIONS) == set(discretization_names())
     assert set(machine.DIVISIONS) <= set(machine.MULTIPLICATIONS)
 
 
@@ -276,11 +281,11 @@ def test_checks_say_what_was_measured():
     [
         ("forward, mambapy : mamba", CELL, 1.3, 76.9),
         ("forward+backward, mambapy : mamba", replace(CELL, backward=True), 2.1, 47.6),
-        ("forward, bil, rk4 : zoh", replace(CELL, method="rk4"), 1.01, 1.01),
-        ("forward, foh, pol, hoh : zoh", replace(CELL, method="pol"), 1.3, 1.3),
-        ("forward+backward, foh, pol, hoh : zoh", replace(CELL, method="hoh", backward=True), 1.21, 1.21),
-        ("forward, one thread : two", replace(CELL, method="foh", threads=1), 0.9, 1.71),
-        ("forward, time per token, L 6085 : 197", replace(CELL, method="zoh", L=LONG), 1.2, 1.2),
+        ("forward, bil, rk4 : zoh", replace(CELL, discretization="rk4"), 1.01, 1.01),
+        ("forward, foh, pol, hoh : zoh", replace(CELL, discretization="pol"), 1.3, 1.3),
+        ("forward+backward, foh, pol, hoh : zoh", replace(CELL, discretization="hoh", backward=True), 1.21, 1.21),
+        ("forward, one thread : two", replace(CELL, discretization="foh", threads=1), 0.9, 1.71),
+        ("forward, time per token, L 6085 : 197", replace(CELL, discretization="zoh", L=LONG), 1.2, 1.2),
         ("forward+backward, bfloat16 : float32", replace(CELL, backward=True, dtype="bfloat16"), 1.2, 1.08),
     ],
 )
@@ -288,26 +293,32 @@ def test_a_broken_promise_is_admitted(claim, slow, factor, measured):
     def find(cell):
         return summarize(laps(seconds(cell) * (factor if cell == slow else 1)))
 
-    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), find, made_up().limit_timings["gemm"])}
+    checks = {
+        check.claim: check for check in check_all(CELL, tuple(DISCRETIZATIONS), find, made_up().limit_timings["gemm"])
+    }
     assert checks[claim].measured == measured
     assert checks[claim].holds is False
 
 
 def test_number_and_verdict_agree_after_rounding():
     def find(cell):
-        return summarize(laps(seconds(cell) * (1.004 if cell.method == "rk4" else 1)))
+        return summarize(laps(seconds(cell) * (1.004 if cell.discretization == "rk4" else 1)))
 
-    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), find, made_up().limit_timings["gemm"])}
+    checks = {
+        check.claim: check for check in check_all(CELL, tuple(DISCRETIZATIONS), find, made_up().limit_timings["gemm"])
+    }
     check = checks["forward, bil, rk4 : zoh"]
     assert (check.measured, check.holds) == (1.0, True)
 
 
 def test_a_verdict_that_noise_could_change_says_so():
     def find(cell):
-        calls = (1.3, 1.0, 1.2, 0.9, 1.1, 1.3, 1.0) if cell.method == "pol" else (1.0,) * 7
+        calls = (1.3, 1.0, 1.2, 0.9, 1.1, 1.3, 1.0) if cell.discretization == "pol" else (1.0,) * 7
         return summarize(laps(*(seconds(cell) * factor for factor in calls)))
 
-    checks = {check.claim: check for check in check_all(CELL, tuple(METHODS), find, made_up().limit_timings["gemm"])}
+    checks = {
+        check.claim: check for check in check_all(CELL, tuple(DISCRETIZATIONS), find, made_up().limit_timings["gemm"])
+    }
     broken = checks["forward, foh, pol, hoh : zoh"]
     assert (broken.measured, broken.interval, broken.which) == (1.1, (0.9, 1.3), "pol")
     assert (broken.holds, broken.decided) == (True, False)
@@ -321,7 +332,7 @@ def test_those_that_are_compared_are_called_in_the_same_laps():
     parties = scan._parties(expected, workers, OPTIONS, scan.PATIENT)
     together = [set(party.members) for party in parties]
     for cell in (CELL, replace(CELL, backward=True)):
-        others = {replace(cell, method="hoh"), *scan.variants(cell).values()}
+        others = {replace(cell, discretization="hoh"), *scan.variants(cell).values()}
         assert any({cell, *others} <= members for members in together)
         assert any({cell, replace(cell, L=LONG)} <= members for members in together)
     assert any({CELL, Limit("gemm", "cpu", 2), Limit("copy", "cpu", 2)} <= members for members in together)
@@ -342,7 +353,7 @@ def test_slow_parties_take_fewer_turns_and_the_limits_need_no_company():
 
 
 def test_what_was_not_measured_is_not_claimed():
-    few = made_up(replace(OPTIONS, methods=("bil",), lengths=(197,)))
+    few = made_up(replace(OPTIONS, discretizations=("bil",), lengths=(197,)))
     checks = {check.claim: check for check in few.checks()}
     for claim in ("forward, mambapy : mamba", "forward, bil, rk4 : zoh", "forward, time per token, L 6085 : 197"):
         assert (checks[claim].measured, checks[claim].holds) == (None, None)
@@ -508,8 +519,8 @@ def test_a_worker_answers_fails_in_words_and_its_death_is_noticed(worker):
     assert first > 0
     assert second > 0
     assert all(seconds > 0 for (seconds,) in worker.laps([small, Limit("gemm", "cpu", 1)], [[1, 0]], 0.0))
-    with pytest.raises(RuntimeError, match="ValueError: unknown method 'bill'"):
-        worker.first_calls(replace(small, method="bill"))
+    with pytest.raises(RuntimeError, match="ValueError: unknown discretization 'bill'"):
+        worker.first_calls(replace(small, discretization="bill"))
     worker._process.kill()
     with pytest.raises(RuntimeError, match=r"ended with code -9; if that is -9, the system ran out of memory"):
         worker.first_calls(small)
@@ -522,7 +533,7 @@ def test_a_worker_answers_fails_in_words_and_its_death_is_noticed(worker):
     ("argv", "words"),
     [
         (["bench", "scans"], ["'scans'", "did you mean 'scan'"]),
-        (["bench", "scan", "--methods", "bill"], ["'bill'", "did you mean 'bil'"]),
+        (["bench", "scan", "--discretizations", "bill"], ["'bill'", "did you mean 'bil'"]),
         (["bench", "scan", "--lengths", "0"], ["--lengths", "at least 1", "'0'"]),
         (["bench", "scan", "--lengths", "-5"], ["--lengths"]),
         (["bench", "scan", "--lengths", "many"], ["--lengths", "'many'"]),
@@ -589,14 +600,26 @@ def test_defaults_are_the_grid_of_the_issue(measured, capsys):
 
 def test_files_are_written_and_named(measured, capsys, page, tmp_path):
     target = tmp_path / "scan.json"
-    argv = ["bench", "scan", "--methods", "zoh", "bil", "zoh", "--threads", "2", "--json", str(target), "--markdown"]
+    argv = [
+        "bench",
+        "scan",
+        "--discretizations",
+        "zoh",
+        "bil",
+        "zoh",
+        "--threads",
+        "2",
+        "--json",
+        str(target),
+        "--markdown",
+    ]
     assert main([*argv, str(page)]) == 0
     out, err = capsys.readouterr()
     assert "Forward, batch 1" in out
     assert f"tustin: wrote {target}" in err
     assert f"tustin: wrote {page}" in err
-    assert json.loads(target.read_text(encoding="utf-8"))["options"]["methods"] == ["zoh", "bil"]
-    assert "`tustin bench scan --methods zoh bil zoh --threads 2`" in page.read_text(encoding="utf-8")
+    assert json.loads(target.read_text(encoding="utf-8"))["options"]["discretizations"] == ["zoh", "bil"]
+    assert "`tustin bench scan --discretizations zoh bil zoh --threads 2`" in page.read_text(encoding="utf-8")
 
 
 def test_json_holds_everything(measured, capsys):
@@ -607,12 +630,12 @@ def test_json_holds_everything(measured, capsys):
     ]
     assert told["shape"] == {"D": 384, "N": 16}
     assert told["limits"]["gemm_flop_per_second"] == pytest.approx(200e9)
-    cell = next(c for c in told["cells"] if c["L"] == 197 and c["batch"] == 8 and c["method"] == "bil")
+    cell = next(c for c in told["cells"] if c["L"] == 197 and c["batch"] == 8 and c["discretization"] == "bil")
     assert cell["backend"] == "native"
     assert list(cell["seconds"]) == ["calls", "low", "median", "high", "laps"]
     assert cell["times_faster_than_mambapy"] == pytest.approx(160)
     assert cell["skipped_because"] is None
-    assert {"method", "updates", "gemm_ratio", "attainable", "share"} <= set(told["rates"][0])
+    assert {"discretization", "updates", "gemm_ratio", "attainable", "share"} <= set(told["rates"][0])
     assert list(told["checks"][0]) == [
         *("claim", "relation", "bound", "measured", "which", "interval", "holds", "decided")
     ]

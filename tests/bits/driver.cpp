@@ -103,14 +103,14 @@ struct Shape {
 constexpr Shape kShapes[] = {{2, 37, 70, 5, 1, 1}, {1, 64, 33, 16, 1, 2}, {2, 18, 40, 9, 0, 3}, {1, 33, 65, 4, 0, 0}};
 
 void scans() {
-  for (int method = 0; tustin_method_name(method); ++method)
+  for (int discretization = 0; tustin_discretization_name(discretization); ++discretization)
     for (const Shape& s : kShapes)
       for (int dtype = 0; dtype < 4; ++dtype)
         for (const Steps& steps : kSteps)
           for (int reverse = 0; reverse < 2; ++reverse) {
-            if (!strcmp(tustin_method_name(method), "rk4_raw") && steps.far + steps.unit > 1) continue;  // diverges
+            if (!strcmp(tustin_discretization_name(discretization), "rk4_raw") && steps.far + steps.unit > 1) continue;  // diverges
             const int real = dtype == TUSTIN_FLOAT64 ? TUSTIN_FLOAT64 : TUSTIN_FLOAT32;
-            Random random{uint64_t(method * 1000 + dtype * 100 + reverse)};
+            Random random{uint64_t(discretization * 1000 + dtype * 100 + reverse)};
             const size_t tokens = s.batch * s.D * s.L, state = s.batch * s.D * s.N;
             const auto matrix = [&](int64_t groups) { return groups ? s.batch * groups * s.N * s.L : s.D * s.N; };
             Buffer u(dtype, tokens), delta(dtype, tokens), z(dtype, tokens), d_out(dtype, tokens);
@@ -139,7 +139,7 @@ void scans() {
               return {b.data(), b.dtype, {groups * s.N * s.L, s.N * s.L, s.L, 1}};
             };
             TustinScan a = {};
-            a.method = method, a.real = real, a.delta_softplus = steps.every == 0, a.reverse = reverse, a.threads = 2;
+            a.discretization = discretization, a.real = real, a.delta_softplus = steps.every == 0, a.reverse = reverse, a.threads = 2;
             a.batch = s.batch, a.D = s.D, a.L = s.L, a.N = s.N, a.groups_B = s.groups_B, a.groups_C = s.groups_C;
             a.u = tensor(u), a.delta = tensor(delta), a.z = tensor(z), a.out = tensor(out);
             a.B = of_matrix(B, s.groups_B), a.C = of_matrix(C, s.groups_C);
@@ -153,7 +153,7 @@ void scans() {
             a.partial_A = p_A.data(), a.partial_B = p_B.data(), a.partial_C = p_C.data();
             a.partial_D = p_D.data(), a.partial_bias = p_bias.data();
             failed += tustin_scan_backward(&a);
-            const std::string name = std::string(tustin_method_name(method)) + " " + kNames[dtype] + " " + steps.name +
+            const std::string name = std::string(tustin_discretization_name(discretization)) + " " + kNames[dtype] + " " + steps.name +
                                      (reverse ? " reverse" : "") + " D" + std::to_string(s.D) + " N" + std::to_string(s.N);
             report(name + " forward", failed, {&out, &last, &kept});
             report(name + " backward", 0,

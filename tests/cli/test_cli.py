@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tustin import METHODS, Method, __version__, register
-from tustin.cli import COMMANDS, main, method_facts
+from tustin import DISCRETIZATIONS, Discretization, __version__, register
+from tustin.cli import COMMANDS, discretization_facts, main
 
 SCRIPT = str(Path(sysconfig.get_path("scripts")) / "tustin")
 
@@ -47,7 +47,7 @@ def two_sample_rule():
         return (1 + z / 2) / (1 - z / 2), (weight, weight)
 
     register(
-        Method(
+        Discretization(
             name="my_rule",
             coefficients=coefficients,
             alpha="(1 + z/2) / (1 − z/2)",
@@ -59,8 +59,8 @@ def two_sample_rule():
             source="[bold]mine[/bold] :star:",
         )
     )
-    yield METHODS["my_rule"]
-    del METHODS["my_rule"]
+    yield DISCRETIZATIONS["my_rule"]
+    del DISCRETIZATIONS["my_rule"]
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_help_of_a_command_has_examples(capsys, name):
 
 
 def test_help_documents_how_json_writes_infinity(capsys):
-    assert main(["methods", "--help"]) == 0
+    assert main(["discretizations", "--help"]) == 0
     assert '"inf" or "-inf"' in capsys.readouterr().out
 
 
@@ -110,17 +110,17 @@ def test_version(capsys):
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["metods"], ["'metods'", "did you mean 'methods'", "doctor"]),
+        (["metods"], ["'metods'", "did you mean 'discretizations'", "doctor"]),
         (["--debug", "docter"], ["did you mean 'doctor'"]),
-        (["xyzzy"], ["'xyzzy'", "methods, doctor"]),
-        (["methods", "--jsn"], ["--jsn", "--help"]),
+        (["xyzzy"], ["'xyzzy'", "discretizations, doctor"]),
+        (["discretizations", "--jsn"], ["--jsn", "--help"]),
         (["--frobnicate"], ["--frobnicate"]),
-        (["methods", "--js"], ["--js"]),  # an abbreviation might mean another option tomorrow
-        (["methods", "surplus"], ["surplus"]),
-        (["methods", "--plot"], ["--plot", "'tustin methods --help'"]),
-        (["methods", "--plot", "picture.gif"], ["'picture.gif'", ".png, .svg, .pdf"]),
-        (["methods", "--plot", "picture"], ["'picture'", ".png, .svg, .pdf"]),
-        (["methods", "--plot", ""], ["''", ".png, .svg, .pdf"]),
+        (["discretizations", "--js"], ["--js"]),  # an abbreviation might mean another option tomorrow
+        (["discretizations", "surplus"], ["surplus"]),
+        (["discretizations", "--plot"], ["--plot", "'tustin discretizations --help'"]),
+        (["discretizations", "--plot", "picture.gif"], ["'picture.gif'", ".png, .svg, .pdf"]),
+        (["discretizations", "--plot", "picture"], ["'picture'", ".png, .svg, .pdf"]),
+        (["discretizations", "--plot", ""], ["''", ".png, .svg, .pdf"]),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(capsys, argv, words):
@@ -159,28 +159,28 @@ def test_interrupt_ends_quietly_with_130(capsys, breaking):
     assert capsys.readouterr() == ("", "")
 
 
-# --- tustin methods ---------------------------------------------------------------------------------------------------
+# --- tustin rules ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [80, 100, 160, 220])
-def test_methods_table_fits_and_loses_nothing(capsys, monkeypatch, width):
+def test_discretizations_table_fits_and_loses_nothing(capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    assert main(["methods"]) == 0
+    assert main(["discretizations"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= width
     assert "\x1b" not in out
     assert "…" not in out
     words = set(out.split())
-    for method in METHODS.values():
-        told = " ".join([method.name, method.alpha, *method.betas, method.source])
-        assert set(told.split()) <= words, method.name
+    for discretization in DISCRETIZATIONS.values():
+        told = " ".join([discretization.name, discretization.alpha, *discretization.betas, discretization.source])
+        assert set(told.split()) <= words, discretization.name
     assert "[−2.785, 0]" in out
 
 
-def test_methods_table_is_one_table_where_there_is_room(capsys, monkeypatch):
+def test_discretizations_table_is_one_table_where_there_is_room(capsys, monkeypatch):
     def lines_about_zoh(width):
         monkeypatch.setenv("COLUMNS", str(width))
-        assert main(["methods"]) == 0
+        assert main(["discretizations"]) == 0
         return [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("zoh ")]
 
     assert lines_about_zoh(200) == [
@@ -189,35 +189,35 @@ def test_methods_table_is_one_table_where_there_is_room(capsys, monkeypatch):
     assert [line[1] for line in lines_about_zoh(80)] == ["e^z", "1"]
 
 
-def test_methods_json_says_what_the_methods_declare(capsys):
-    assert main(["methods", "--json"]) == 0
+def test_discretizations_json_says_what_the_discretizations_declare(capsys):
+    assert main(["discretizations", "--json"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     told = strict_json(out)
     assert told["tustin"] == __version__
-    assert [method["name"] for method in told["methods"]] == list(METHODS)
-    for facts in told["methods"]:
+    assert [discretization["name"] for discretization in told["discretizations"]] == list(DISCRETIZATIONS)
+    for facts in told["discretizations"]:
         facts["held_order"] = float(facts["held_order"])
         facts["stable"] = [float(bound) for bound in facts["stable"]]
-        assert facts == method_facts(METHODS[facts["name"]])
+        assert facts == discretization_facts(DISCRETIZATIONS[facts["name"]])
 
 
-def test_a_users_method_appears(capsys, monkeypatch, tmp_path, two_sample_rule):
+def test_a_users_discretization_appears(capsys, monkeypatch, tmp_path, two_sample_rule):
     monkeypatch.setenv("COLUMNS", "100")
-    assert main(["methods"]) == 0
+    assert main(["discretizations"]) == 0
     out = capsys.readouterr().out
     assert "u_{k−1}: ½Δ/(1 − z/2)" in out
     assert two_sample_rule.source in out
-    assert main(["methods", "--json", "--plot", str(tmp_path / "with mine.svg")]) == 0
-    facts = strict_json(capsys.readouterr().out)["methods"][-1]
+    assert main(["discretizations", "--json", "--plot", str(tmp_path / "with mine.svg")]) == 0
+    facts = strict_json(capsys.readouterr().out)["discretizations"][-1]
     assert facts["name"] == "my_rule"
     assert facts["samples"] == 2
     assert "my_rule" in (tmp_path / "with mine.svg").read_text(encoding="utf-8")
 
 
 def test_plot_leaves_the_json_on_stdout_alone(capsys, tmp_path):
-    file = tmp_path / "methods.png"
-    assert main(["methods", "--json", "--plot", str(file)]) == 0
+    file = tmp_path / "discretizations.png"
+    assert main(["discretizations", "--json", "--plot", str(file)]) == 0
     out, err = capsys.readouterr()
     strict_json(out)
     assert err == f"tustin: wrote {file}\n"
@@ -225,27 +225,27 @@ def test_plot_leaves_the_json_on_stdout_alone(capsys, tmp_path):
 
 
 def test_plot_into_a_folder_that_is_not_there(capsys, tmp_path):
-    assert main(["methods", "--plot", str(tmp_path / "nowhere" / "methods.png")]) == 1
-    assert_one_error_line(capsys, "methods.png", "no folder", "nowhere")
+    assert main(["discretizations", "--plot", str(tmp_path / "nowhere" / "discretizations.png")]) == 1
+    assert_one_error_line(capsys, "discretizations.png", "no folder", "nowhere")
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which even root cannot write")
 def test_plot_into_a_folder_that_cannot_be_written(capsys):
-    assert main(["methods", "--plot", "/proc/methods.png"]) == 1
-    assert_one_error_line(capsys, "cannot write '/proc/methods.png'")
+    assert main(["discretizations", "--plot", "/proc/discretizations.png"]) == 1
+    assert_one_error_line(capsys, "cannot write '/proc/discretizations.png'")
 
 
 def test_failed_plot_keeps_the_old_file(capsys, monkeypatch, tmp_path):
-    def no_space(methods):
+    def no_space(discretizations):
         raise OSError(28, "No space left on device")
 
-    file = tmp_path / "methods.png"
+    file = tmp_path / "discretizations.png"
     file.write_bytes(b"the old picture")
     monkeypatch.setattr("tustin.report.rules_picture.draw", no_space)
-    assert main(["methods", "--plot", str(file)]) == 1
-    assert_one_error_line(capsys, "cannot write", "methods.png", "No space left on device")
+    assert main(["discretizations", "--plot", str(file)]) == 1
+    assert_one_error_line(capsys, "cannot write", "discretizations.png", "No space left on device")
     assert file.read_bytes() == b"the old picture"
-    assert os.listdir(tmp_path) == ["methods.png"]
+    assert os.listdir(tmp_path) == ["discretizations.png"]
 
 
 # --- tustin doctor ----------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def test_doctor_json(capsys):
 
 
 def test_script_prints_plain_text_into_a_pipe():
-    done = run_script("methods", env={**os.environ, "COLUMNS": "80"})
+    done = run_script("discretizations", env={**os.environ, "COLUMNS": "80"})
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     assert "rk4_raw" in done.stdout
@@ -282,7 +282,9 @@ def test_script_exits_with_the_code_and_without_traceback():
 
 def test_script_survives_a_closed_pipe():
     env = {**os.environ, "PYTHONUNBUFFERED": ""}  # buffered, the error comes as late as it can
-    with subprocess.Popen([SCRIPT, "methods"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
+    with subprocess.Popen(
+        [SCRIPT, "discretizations"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    ) as process:
         process.stdout.close()  # what `| head` does, only earlier
         assert process.stderr.read() == b""
     assert process.returncode == 141
@@ -292,7 +294,7 @@ def test_script_survives_a_closed_pipe():
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_script_tells_once_that_its_output_cannot_be_written(unbuffered):
     with open("/dev/full", "w") as full:
-        command = [SCRIPT, "methods", "--json"]
+        command = [SCRIPT, "discretizations", "--json"]
         env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, env=env)
     assert done.returncode == 1
@@ -301,10 +303,10 @@ def test_script_tells_once_that_its_output_cannot_be_written(unbuffered):
 
 @pytest.mark.parametrize("option", ["--json", None])
 def test_script_prints_where_there_are_no_greek_letters(option):
-    done = run_script("methods", *filter(None, [option]), env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    done = run_script("discretizations", *filter(None, [option]), env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, "")
     if option:  # nothing is lost: JSON can escape
-        assert strict_json(done.stdout)["methods"][0]["betas"] == ["Δ"]
+        assert strict_json(done.stdout)["discretizations"][0]["betas"] == ["Δ"]
 
 
 def test_nothing_heavy_is_imported_for_what_does_not_need_it():

@@ -90,7 +90,7 @@ def test_info_of_a_checkpoint(capsys: pytest.CaptureFixture[str], tmp_path: Path
 
 def test_info_refuses_with_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "did you mean 'vim_tiny_patch16_224'?" in refused(capsys, 1, "info", "vim_tiny_patch16")
-    assert "unknown method 'zoo'" in refused(capsys, 1, "info", TINY, "--discretization", "zoo")
+    assert "unknown discretization 'zoo'" in refused(capsys, 1, "info", TINY, "--discretization", "zoo")
     assert "none.safetensors: No such file" in refused(capsys, 1, "info", tmp_path / "none.safetensors")
     assert "smaller than a patch" in refused(capsys, 1, "info", TINY, "--img-size", 8)
     assert "224 or 160x288" in refused(capsys, 2, "info", TINY, "--img-size", "big")

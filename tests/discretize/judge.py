@@ -57,9 +57,9 @@ BETA: dict[str, Callable[[mpf, mpf], mpf]] = {
 
 
 @cache
-def quantity(method: str, name: str, delta: float, z: float) -> float:
+def quantity(discretization: str, name: str, delta: float, z: float) -> float:
     """One coefficient or partial derivative at exactly this (Δ, z), rounded once."""
-    alpha, beta, d, z = ALPHA[method], BETA[method], mp.mpf(delta), mp.mpf(z)
+    alpha, beta, d, z = ALPHA[discretization], BETA[discretization], mp.mpf(delta), mp.mpf(z)
     match name:
         case "α":
             return float(alpha(z))

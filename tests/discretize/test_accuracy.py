@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tests.discretize import judge
 from tests.tolerances import DERIVATIVES, VALUES
-from tustin import METHODS
+from tustin import DISCRETIZATIONS
 from tustin.discretize import phi
 
 DTYPES = (torch.float32, torch.float64)
@@ -40,10 +40,10 @@ def _neighbours(z: np.ndarray) -> list[np.ndarray]:
     return [z, np.nextafter(z, z.dtype.type(0)), np.nextafter(z, z.dtype.type(-100)), *near]
 
 
-def computed(method: str, delta: Tensor, z: Tensor) -> dict[str, Tensor]:
+def computed(discretization: str, delta: Tensor, z: Tensor) -> dict[str, Tensor]:
     """α, β and their partial derivatives, with Δ and z as independent variables."""
     delta, z = delta.clone().requires_grad_(), z.clone().requires_grad_()
-    alpha, (beta,) = METHODS[method](delta, z)
+    alpha, (beta,) = DISCRETIZATIONS[discretization](delta, z)
 
     def partial(of: Tensor, by: Tensor) -> Tensor:
         if not of.requires_grad:
@@ -65,39 +65,40 @@ def relative_error(got: float, expected: float, slack: float = 0.0) -> float:
     return missed / abs(expected) if expected else math.inf if missed else 0.0
 
 
-def slack_at_crossing(method: str, name: str, delta: float, z: float) -> float:
+def slack_at_crossing(discretization: str, name: str, delta: float, z: float) -> float:
     """How much a change of z by two units in the last place moves a quantity that is about to change sign.
 
     Near its zero no double-precision formula is right to 1e-12 of itself: rounding z/3 alone moves the zero. What
     can be asked is that the result be the exact one for a z within two such units of the given one.
     """
-    crossing = CROSSINGS.get((method, name))
+    crossing = CROSSINGS.get((discretization, name))
     if crossing is None or abs(z / crossing - 1) > 2e-3:
         return 0.0
-    here = judge.quantity(method, name, delta, z)
-    return max(abs(judge.quantity(method, name, delta, z + s * 2 * math.ulp(z)) - here) for s in (-1, 1))
+    here = judge.quantity(discretization, name, delta, z)
+    return max(abs(judge.quantity(discretization, name, delta, z + s * 2 * math.ulp(z)) - here) for s in (-1, 1))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("method", METHODS)
-def test_every_coefficient_and_derivative_matches_mpmath(method: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+def test_every_coefficient_and_derivative_matches_mpmath(discretization: str, dtype: torch.dtype) -> None:
     """α, β, ∂α/∂z, ∂β/∂z, ∂β/∂Δ on a dense grid, z taken as exactly the number given; prints the worst case."""
     delta, z = grid(dtype)
     pairs = list(zip(delta.flatten().tolist(), z.flatten().tolist(), strict=True))
-    for name, values in computed(method, delta, z).items():
+    for name, values in computed(discretization, delta, z).items():
         assert values.dtype == dtype
         tolerance = (DERIVATIVES if "∂" in name else VALUES)[dtype]
         worst = (-1.0, "")
         for (d, x), got in zip(pairs, values.expand_as(z).flatten().tolist(), strict=True):
             if "α" in name and d != 1:
                 continue  # α knows no Δ: once is enough
-            expected = judge.quantity(method, name, d, x)
-            slack = slack_at_crossing(method, name, d, x) if dtype == torch.float64 else 0.0
+            expected = judge.quantity(discretization, name, d, x)
+            slack = slack_at_crossing(discretization, name, d, x) if dtype == torch.float64 else 0.0
             error = relative_error(got, expected, slack)
             worst = max(worst, (error, f"z = {x!r}, Δ = {d!r}: got {got!r}, expected {expected!r}"))
-        print(f"{method} {name} {dtype}: worst relative error {worst[0]:.2e} at {worst[1]}")
+        print(f"{discretization} {name} {dtype}: worst relative error {worst[0]:.2e} at {worst[1]}")
         assert worst[0] <= tolerance, (
-            f"{name} of {method} in {dtype} is off by {worst[0]:.2e} relative, allowed {tolerance:.0e}, at {worst[1]}"
+            f"{name} of {discretization} in {dtype} is off by {worst[0]:.2e} relative, allowed {tolerance:.0e}, "
+            f"at {worst[1]}"
         )
 
 
@@ -120,10 +121,10 @@ def test_phi_and_its_first_two_derivatives_match_mpmath(k: int, dtype: torch.dty
         assert worst[0] <= tolerance, f"φ_{k}^({m}) in {dtype} is off by {worst[0]:.2e}, at {worst[1]}"
 
 
-def test_judge_knows_every_method() -> None:
+def test_judge_knows_every_discretization() -> None:
     """No rule of ours escapes the comparison, and the judge's z* and interval are the ones the rules use."""
-    assert set(judge.ALPHA) == set(judge.BETA) == set(METHODS)
-    assert METHODS["rk4_raw"].stable[0] == float(judge.Z_LEFT)
+    assert set(judge.ALPHA) == set(judge.BETA) == set(DISCRETIZATIONS)
+    assert DISCRETIZATIONS["rk4_raw"].stable[0] == float(judge.Z_LEFT)
 
 
 def test_judge_agrees_with_the_definition() -> None:

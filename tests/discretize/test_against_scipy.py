@@ -20,11 +20,16 @@ def tensor(x: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(x))
 
 
-def scan(u: np.ndarray, method: str) -> torch.Tensor:
+def scan(u: np.ndarray, discretization: str) -> torch.Tensor:
     """The same system through `selective_scan`, (L,)."""
     x = tensor(u)[None, None]
     return selective_scan(
-        x, torch.full_like(x, STEP), tensor(RATES)[None], tensor(INPUT)[None], tensor(OUTPUT)[None], method=method
+        x,
+        torch.full_like(x, STEP),
+        tensor(RATES)[None],
+        tensor(INPUT)[None],
+        tensor(OUTPUT)[None],
+        discretization=discretization,
     )[0, 0]
 
 
@@ -33,16 +38,16 @@ def rational(poles: np.ndarray, residues: np.ndarray) -> tuple[np.ndarray, np.nd
     return sum(r * np.poly(np.delete(poles, n)) for n, r in enumerate(residues)), np.poly(poles)
 
 
-def ours(method: str) -> tuple[np.ndarray, np.ndarray]:
+def ours(discretization: str) -> tuple[np.ndarray, np.ndarray]:
     """The transfer function of our one-sample recurrence, Σ_n C_n B̄_n / (1 − ᾱ_n q⁻¹), as polynomials in q⁻¹."""
-    alpha, beta = (x.numpy() for x in discretize(tensor(RATES), tensor(INPUT), STEP, method))
+    alpha, beta = (x.numpy() for x in discretize(tensor(RATES), tensor(INPUT), STEP, discretization))
     return rational(alpha, OUTPUT * beta)
 
 
 @pytest.mark.parametrize("step", [1e-3, 0.1, 0.4, 3.0])
 def test_zoh_matrices(step: float) -> None:
     """Ā and B̄ are those of `cont2discrete`, which takes the matrix exponential."""
-    Ad, Bd, *_ = scipy.signal.cont2discrete(CONTINUOUS, step, method="zoh")
+    Ad, Bd, *_ = scipy.signal.cont2discrete(CONTINUOUS, step, discretization="zoh")
     A_bar, B_bar = discretize(tensor(RATES), tensor(INPUT), step, "zoh")
     assert_close(A_bar, tensor(np.diagonal(Ad)))
     assert_close(B_bar, tensor(Bd[:, 0]))
@@ -56,11 +61,11 @@ def test_zoh_is_exact_on_piecewise_constant_input() -> None:
     assert_close(scan(u, "zoh"), tensor(y[1:]))
 
 
-@pytest.mark.parametrize("method", ["mamba", "foh", "bil", "pol", "hoh", "hoh3", "rk4"])
-def test_only_zoh_is_exact_on_piecewise_constant_input(method: str) -> None:
+@pytest.mark.parametrize("discretization", ["mamba", "foh", "bil", "pol", "hoh", "hoh3", "rk4"])
+def test_only_zoh_is_exact_on_piecewise_constant_input(discretization: str) -> None:
     """The control: every other rule is visibly elsewhere, so the test above can tell."""
     u = np.random.default_rng(0).standard_normal(30)
-    assert float((scan(u, method) - scan(u, "zoh")).abs().max()) > 1e-3
+    assert float((scan(u, discretization) - scan(u, "zoh")).abs().max()) > 1e-3
 
 
 def test_zoh_poles_and_dc_gain() -> None:
@@ -88,7 +93,7 @@ def test_bilinear_transfer_function() -> None:
 
 def test_bilinear_poles_dc_gain_and_state_matrix() -> None:
     """Not affected by the averaging: α, the poles, and the gain for a constant are those of scipy."""
-    Ad, Bd, Cd, Dd, _ = scipy.signal.cont2discrete(CONTINUOUS, STEP, method="bilinear")
+    Ad, Bd, Cd, Dd, _ = scipy.signal.cont2discrete(CONTINUOUS, STEP, discretization="bilinear")
     alpha, beta = discretize(tensor(RATES), tensor(INPUT), STEP, "bil")
     assert_close(alpha, tensor(np.diagonal(Ad)))
     assert_close(beta, tensor(Bd[:, 0]))  # scipy puts the rest, ½(1 + α)·C and ½Δ·CB/(1 − z/2), into Cd and Dd
@@ -100,5 +105,5 @@ def test_bilinear_poles_dc_gain_and_state_matrix() -> None:
 def test_bilinear_scan_of_averaged_input_is_scipys_response() -> None:
     """The same in time: fed ½(u_k + u_{k−1}), our scan returns what `dlsim` of Tustin's system returns for u."""
     u = np.random.default_rng(1).standard_normal(40)
-    _, y, _ = scipy.signal.dlsim(scipy.signal.cont2discrete(CONTINUOUS, STEP, method="bilinear"), u)
+    _, y, _ = scipy.signal.dlsim(scipy.signal.cont2discrete(CONTINUOUS, STEP, discretization="bilinear"), u)
     assert_close(scan((u + np.append(0.0, u[:-1])) / 2, "bil"), tensor(y[:, 0]))

@@ -1,4 +1,4 @@
-"""`discretize(A, B, delta, method)`: the matrices users of Mamba ask for, in both forms."""
+"""`discretize(A, B, delta, discretization)`: the matrices users of Mamba ask for, in both forms."""
 
 import dataclasses
 import math
@@ -10,11 +10,11 @@ from torch import Tensor
 from tests.systems import FORMS, system
 from tests.tolerances import assert_close
 from tests.two_sample import TRUE_FOH
-from tustin import METHODS, Method, selective_scan
+from tustin import DISCRETIZATIONS, Discretization, selective_scan
 from tustin.discretize import discretize, higher_order_hold
 
-RULES = [*METHODS.values(), TRUE_FOH, higher_order_hold(5)]
-each_rule = pytest.mark.parametrize("method", RULES, ids=lambda method: method.name)
+RULES = [*DISCRETIZATIONS.values(), TRUE_FOH, higher_order_hold(5)]
+each_rule = pytest.mark.parametrize("discretization", RULES, ids=lambda discretization: discretization.name)
 
 
 def test_known_numbers() -> None:
@@ -26,24 +26,24 @@ def test_known_numbers() -> None:
         "bil": (1 / 3, 1.0),
         "rk4": (0.375, 0.9375),
     }
-    for method, pair in expected.items():
-        assert [float(x) for x in discretize(A, B, 0.5, method)] == pytest.approx(list(pair), rel=1e-14)
+    for discretization, pair in expected.items():
+        assert [float(x) for x in discretize(A, B, 0.5, discretization)] == pytest.approx(list(pair), rel=1e-14)
     assert [float(x) for x in discretize(A, B, 0.5)] == pytest.approx(list(expected["mamba"]), rel=1e-14)
 
 
 @each_rule
-def test_elementwise_form_broadcasts(method: Method) -> None:
+def test_elementwise_form_broadcasts(discretization: Discretization) -> None:
     """A number, a 0-d tensor and a tensor of steps: Ā and every B̄ follow broadcasting, and agree with each other."""
     x = system(D=3, N=2, B="constant", dtype=torch.float64)
     A, B = x["A"], x["B"]
-    by_number = discretize(A, B, 0.3, method)
-    assert len(by_number) == 1 + method.taps
+    by_number = discretize(A, B, 0.3, discretization)
+    assert len(by_number) == 1 + discretization.taps
     assert all(x.shape == (3, 2) and x.dtype == torch.float64 for x in by_number)
     steps = torch.tensor([0.1, 0.3], dtype=torch.float64)
     for one, zero_d, many in zip(
         by_number,
-        discretize(A, B, steps[1], method),
-        discretize(A, B, steps.view(2, 1, 1, 1), method),  # four dimensions: not the form of the scan
+        discretize(A, B, steps[1], discretization),
+        discretize(A, B, steps.view(2, 1, 1, 1), discretization),  # four dimensions: not the form of the scan
         strict=True,
     ):
         assert torch.equal(one, zero_d)
@@ -53,11 +53,11 @@ def test_elementwise_form_broadcasts(method: Method) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @each_rule
-def test_scan_form_and_recurrence_by_hand(method: Method, form: str) -> None:
+def test_scan_form_and_recurrence_by_hand(discretization: Discretization, form: str) -> None:
     """h_k = Ā_k·h_{k−1} + Σ_j B̄_{j,k}·u_{k−j}, iterated by hand with the matrices, is what `selective_scan` runs."""
     x = system(2, 6, 7, 3, B=form, C="constant", dtype=torch.float64)
-    A_bar, *B_bars = discretize(x["A"], x["B"], x["delta"], method)
-    assert len(B_bars) == method.taps
+    A_bar, *B_bars = discretize(x["A"], x["B"], x["delta"], discretization)
+    assert len(B_bars) == discretization.taps
     assert all(m.shape == (2, 6, 7, 3) for m in (A_bar, *B_bars))
 
     h, y = torch.zeros(2, 6, 3).double(), []
@@ -67,9 +67,9 @@ def test_scan_form_and_recurrence_by_hand(method: Method, form: str) -> None:
             if j <= k:
                 h = h + B_bar[:, :, k] * x["u"][:, :, k - j, None]
         y.append((h * x["C"]).sum(-1))
-    out, last = selective_scan(**x, method=method, backend="reference", return_last_state=True)
+    out, last = selective_scan(**x, discretization=discretization, backend="reference", return_last_state=True)
     assert_close(out, torch.stack(y, -1))
-    assert_close(last if method.taps == 1 else last[..., 0], h)
+    assert_close(last if discretization.taps == 1 else last[..., 0], h)
 
 
 def test_grouped_matrix_serves_neighbouring_channels() -> None:
@@ -99,13 +99,13 @@ def test_gradients_reach_every_argument() -> None:
     assert torch.autograd.gradcheck(matrices, [x[name].requires_grad_() for name in ("A", "B", "delta")])
 
 
-def test_unknown_method() -> None:
-    with pytest.raises(ValueError, match=r"unknown method 'zohh' \(did you mean 'zoh'\?\)"):
+def test_unknown_discretization() -> None:
+    with pytest.raises(ValueError, match=r"unknown discretization 'zohh' \(did you mean 'zoh'\?\)"):
         discretize(-torch.ones(1), torch.ones(1), 0.1, "zohh")
 
 
-def test_a_method_object_needs_no_registration() -> None:
-    twin = dataclasses.replace(METHODS["bil"], name="twin")
+def test_a_discretization_object_needs_no_registration() -> None:
+    twin = dataclasses.replace(DISCRETIZATIONS["bil"], name="twin")
     assert torch.equal(
         discretize(-torch.ones(2), torch.ones(2), 0.1, twin)[1],
         discretize(-torch.ones(2), torch.ones(2), 0.1, "bil")[1],

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from tests import convergence
 from tests.tolerances import VALUES, assert_close
-from tustin import METHODS, Method, register, selective_scan
-from tustin.discretize import discretize, get_method, higher_order_hold
+from tustin import DISCRETIZATIONS, Discretization, register, selective_scan
+from tustin.discretize import discretize, get_discretization, higher_order_hold
 
-ZOH, RK4, RK4_RAW = METHODS["zoh"], METHODS["rk4"], METHODS["rk4_raw"]
+ZOH, RK4, RK4_RAW = DISCRETIZATIONS["zoh"], DISCRETIZATIONS["rk4"], DISCRETIZATIONS["rk4_raw"]
 UNIT_OF_TIME_MATTERS = {"foh", "pol", "hoh", "hoh3"}
-each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+each_discretization = pytest.mark.parametrize("discretization", DISCRETIZATIONS.values(), ids=DISCRETIZATIONS)
 
 
 def double(*values: float) -> Tensor:
@@ -26,33 +26,35 @@ def double(*values: float) -> Tensor:
 # ── what a rule means ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@each_method
-def test_constant_input_settles_where_declared(method: Method) -> None:
+@each_discretization
+def test_constant_input_settles_where_declared(discretization: Discretization) -> None:
     """α = 1 + z·Σβ/Δ exactly where `exact_equilibrium`; elsewhere it fails visibly, by 1 % at z = −1, Δ = 0.5."""
     z, delta = -torch.logspace(-3, math.log10(80), 50).double(), double(0.5)
-    alpha, betas = method(delta.expand_as(z), z)
-    if method.exact_equilibrium:
+    alpha, betas = discretization(delta.expand_as(z), z)
+    if discretization.exact_equilibrium:
         assert_close(1 + z * sum(betas) / delta, alpha)
-    alpha, betas = method(delta, double(-1))
+    alpha, betas = discretization(delta, double(-1))
     gap = abs(float(1 - sum(betas) / delta - alpha))
-    assert (gap < 1e-12) == method.exact_equilibrium
-    assert method.exact_equilibrium or gap > 0.01
+    assert (gap < 1e-12) == discretization.exact_equilibrium
+    assert discretization.exact_equilibrium or gap > 0.01
 
 
-@each_method
-def test_scan_of_a_constant_input_ends_at_the_continuous_equilibrium(method: Method) -> None:
+@each_discretization
+def test_scan_of_a_constant_input_ends_at_the_continuous_equilibrium(discretization: Discretization) -> None:
     """The same by running it: h' = −2h + u with u = 1 settles at 1/2, or somewhere else."""
     one = torch.ones(1, 1, dtype=torch.float64)
     u = torch.ones(1, 1, 60, dtype=torch.float64)
-    y = selective_scan(u, torch.full_like(u, 0.5), -2 * one, one, one, method=method, backend="reference")
-    assert (abs(float(y[0, 0, -1]) - 0.5) < 1e-12) == method.exact_equilibrium
+    y = selective_scan(
+        u, torch.full_like(u, 0.5), -2 * one, one, one, discretization=discretization, backend="reference"
+    )
+    assert (abs(float(y[0, 0, -1]) - 0.5) < 1e-12) == discretization.exact_equilibrium
 
 
-@given(st.sampled_from(sorted(METHODS)), st.floats(0, 1), st.floats(1e-8, 10))
+@given(st.sampled_from(sorted(DISCRETIZATIONS)), st.floats(0, 1), st.floats(1e-8, 10))
 def test_alpha_stays_within_one_on_the_declared_interval(name: str, where: float, delta: float) -> None:
     """|α| ≤ 1 for z anywhere in the interval; an unbounded one is tried down to −10⁴."""
-    low, high = METHODS[name].stable
-    alpha, _ = METHODS[name](double(delta), double(max(low, -1e4) * where**3 + high))
+    low, high = DISCRETIZATIONS[name].stable
+    alpha, _ = DISCRETIZATIONS[name](double(delta), double(max(low, -1e4) * where**3 + high))
     assert float(alpha.abs()) <= 1 + VALUES[torch.float64]
 
 
@@ -81,35 +83,39 @@ def test_rk4_limits_the_step_beyond(z: float, delta: float) -> None:
     assert beta == pytest.approx(beta_at_limit, rel=1e-12)
 
 
-def _flat(method: Method, delta: float, z: float) -> list[float]:
-    alpha, betas = method(double(delta), double(z))
+def _flat(discretization: Discretization, delta: float, z: float) -> list[float]:
+    alpha, betas = discretization(double(delta), double(z))
     return [float(alpha), *map(float, betas)]
 
 
-@each_method
-def test_unit_of_time(method: Method) -> None:
+@each_discretization
+def test_unit_of_time(discretization: Discretization) -> None:
     """Seconds or milliseconds (Δ → cΔ, A → A/c, B → B/c) describe one system; the paper's holds tell them apart."""
     A, B, delta, c = double(-0.3, -2, -9), double(1, 2, -1), 0.4, 1000.0
-    alpha, *betas = discretize(A, B, delta, method)
-    alpha_c, *betas_c = discretize(A / c, B / c, c * delta, method)
+    alpha, *betas = discretize(A, B, delta, discretization)
+    alpha_c, *betas_c = discretize(A / c, B / c, c * delta, discretization)
     assert_close(alpha_c, alpha)
     same = all(torch.allclose(b, b_c, rtol=1e-12) for b, b_c in zip(betas, betas_c, strict=True))
-    assert same == (method.name not in UNIT_OF_TIME_MATTERS)
+    assert same == (discretization.name not in UNIT_OF_TIME_MATTERS)
 
 
 # ── order of convergence, measured ───────────────────────────────────────────────────────────────────────────────────
 
 
-@each_method
-def test_order_on_a_smooth_input(method: Method) -> None:
+@each_discretization
+def test_order_on_a_smooth_input(discretization: Discretization) -> None:
     """Each halving of the step divides the error by 2^order. Order 0: the error stays, no matter how short the step."""
-    _assert_order(method.order, convergence.errors(method, convergence.smooth_input, convergence.smooth_solution))
+    _assert_order(
+        discretization.order, convergence.errors(discretization, convergence.smooth_input, convergence.smooth_solution)
+    )
 
 
-@each_method
-def test_order_on_a_held_input(method: Method) -> None:
+@each_discretization
+def test_order_on_a_held_input(discretization: Discretization) -> None:
     """The same for an input that is constant over every step, which is all a one-sample rule can know; inf is exact."""
-    _assert_order(method.held_order, convergence.errors(method, convergence.held_input, convergence.held_solution))
+    _assert_order(
+        discretization.held_order, convergence.errors(discretization, convergence.held_input, convergence.held_solution)
+    )
 
 
 def _assert_order(declared: float, errors: list[float]) -> None:
@@ -140,19 +146,19 @@ def test_holds_up_to_any_degree_add_the_papers_terms() -> None:
         expected = A ** -(n + 1) * tail / math.factorial(n)
         step = _flat(higher_order_hold(n), delta, A * delta)[1] - _flat(higher_order_hold(n - 1), delta, A * delta)[1]
         assert step == pytest.approx(expected, rel=1e-12)
-    assert _flat(METHODS["hoh"], 2, -4) == _flat(higher_order_hold(2), 2, -4)
-    assert _flat(METHODS["hoh3"], 2, -4) == _flat(higher_order_hold(3), 2, -4)
+    assert _flat(DISCRETIZATIONS["hoh"], 2, -4) == _flat(higher_order_hold(2), 2, -4)
+    assert _flat(DISCRETIZATIONS["hoh3"], 2, -4) == _flat(higher_order_hold(3), 2, -4)
 
 
 def test_hold_of_degree_five_runs_and_registers(clean_registry: None) -> None:
     """A degree that is not built in: as an object and, once registered, by name."""
     hold = higher_order_hold(5)
     one, u = torch.ones(1, 1).double(), torch.ones(1, 1, 4).double()
-    y = selective_scan(u, u / 2, -one, one, one, method=hold, backend="reference")
+    y = selective_scan(u, u / 2, -one, one, one, discretization=hold, backend="reference")
     alpha, beta = _flat(hold, 0.5, -0.5)
     assert float(y[0, 0, 1]) == pytest.approx(alpha * beta + beta, rel=1e-12)
     register(hold)
-    by_name = selective_scan(u, u / 2, -one, one, one, method="hoh5", backend="reference")
+    by_name = selective_scan(u, u / 2, -one, one, one, discretization="hoh5", backend="reference")
     assert torch.equal(by_name, y)
 
 
@@ -161,8 +167,8 @@ def test_hold_needs_a_degree_of_zero_or_more() -> None:
         higher_order_hold(-1)
 
 
-def _tensors(method: Method, z: Tensor) -> list[Tensor]:
-    alpha, betas = method(double(0.3).expand_as(z), z)
+def _tensors(discretization: Discretization, z: Tensor) -> list[Tensor]:
+    alpha, betas = discretization(double(0.3).expand_as(z), z)
     return [alpha, *betas]
 
 
@@ -176,11 +182,15 @@ FALSE_FACTS = {
     "interval reaches above zero": (ZOH, {"stable": (-math.inf, 0.5)}, r"\|α\| exceeds 1"),
     "interval stops short of zero": (ZOH, {"stable": (-math.inf, -1)}, "its interval is larger"),
     "empty interval": (ZOH, {"stable": (0, 0)}, "empty stability interval"),
-    "claims an exact equilibrium": (METHODS["mamba"], {"exact_equilibrium": True}, "exact_equilibrium=True"),
+    "claims an exact equilibrium": (DISCRETIZATIONS["mamba"], {"exact_equilibrium": True}, "exact_equilibrium=True"),
     "denies its exact equilibrium": (ZOH, {"exact_equilibrium": False}, "exact_equilibrium=False"),
     "too many taps": (ZOH, {"betas": ("Δ·φ1", "0")}, "declares 2 input samples"),
     "no taps": (ZOH, {"betas": ()}, "declares 0 input samples"),
-    "claims to converge": (METHODS["foh"], {"order": 1, "held_order": 1}, "does not tend to the continuous system"),
+    "claims to converge": (
+        DISCRETIZATIONS["foh"],
+        {"order": 1, "held_order": 1},
+        "does not tend to the continuous system",
+    ),
     "denies that it converges": (ZOH, {"order": 0, "held_order": 0}, "it tends to the continuous system"),
     "converges for one input only": (ZOH, {"order": 0}, "it tends to the continuous system"),
     "not finite at z = 0": (
@@ -192,16 +202,16 @@ FALSE_FACTS = {
 }
 
 
-@pytest.mark.parametrize(("method", "change", "message"), FALSE_FACTS.values(), ids=FALSE_FACTS)
+@pytest.mark.parametrize(("discretization", "change", "message"), FALSE_FACTS.values(), ids=FALSE_FACTS)
 def test_register_refuses_a_false_fact(
-    method: Method, change: dict[str, object], message: str, clean_registry: None
+    discretization: Discretization, change: dict[str, object], message: str, clean_registry: None
 ) -> None:
     """One lie about an otherwise true rule is found, the sentence names the rule, and nothing is registered."""
-    liar = dataclasses.replace(method, **{"name": "liar", **change})
+    liar = dataclasses.replace(discretization, **{"name": "liar", **change})
     with pytest.raises(ValueError, match=message) as caught:
         register(liar)
     assert "'liar'" in str(caught.value)
-    assert "liar" not in METHODS
+    assert "liar" not in DISCRETIZATIONS
 
 
 @pytest.mark.parametrize("name", ["", "two words", "1st", "a-b"])
@@ -212,30 +222,30 @@ def test_register_refuses_a_bad_name(name: str) -> None:
 
 def test_register_refuses_a_taken_name() -> None:
     with pytest.raises(ValueError, match="'zoh' is already registered"):
-        register(dataclasses.replace(METHODS["mamba"], name="zoh"))
-    assert METHODS["zoh"] is ZOH
+        register(dataclasses.replace(DISCRETIZATIONS["mamba"], name="zoh"))
+    assert DISCRETIZATIONS["zoh"] is ZOH
 
 
-@each_method
-def test_the_truth_is_accepted(method: Method, clean_registry: None) -> None:
+@each_discretization
+def test_the_truth_is_accepted(discretization: Discretization, clean_registry: None) -> None:
     """The control of the tests above: the same rule with its true facts registers under another name."""
-    twin = register(dataclasses.replace(method, name="twin"))
-    assert METHODS["twin"] is twin is get_method("twin") is get_method(twin)
+    twin = register(dataclasses.replace(discretization, name="twin"))
+    assert DISCRETIZATIONS["twin"] is twin is get_discretization("twin") is get_discretization(twin)
 
 
-@each_method
-def test_facts_are_complete(method: Method) -> None:
+@each_discretization
+def test_facts_are_complete(discretization: Discretization) -> None:
     """Every rule says its formulas and its source, one formula per tap, under the name it is registered by."""
-    assert METHODS[method.name] is method
-    assert method.taps == len(method.betas) == 1
-    assert method.alpha
-    assert all(method.betas)
-    assert method.source
-    assert method.held_order >= method.order >= 0
+    assert DISCRETIZATIONS[discretization.name] is discretization
+    assert discretization.taps == len(discretization.betas) == 1
+    assert discretization.alpha
+    assert all(discretization.betas)
+    assert discretization.source
+    assert discretization.held_order >= discretization.order >= 0
 
 
-def test_unknown_method_lists_the_known_and_the_closest() -> None:
+def test_unknown_discretization_lists_the_known_and_the_closest() -> None:
     with pytest.raises(
-        ValueError, match=r"unknown method 'blil' \(did you mean 'bil'\?\); known: mamba, zoh, foh, bil"
+        ValueError, match=r"unknown discretization 'blil' \(did you mean 'bil'\?\); known: mamba, zoh, foh, bil"
     ):
-        get_method("blil")
+        get_discretization("blil")

@@ -11,11 +11,11 @@ import torch
 from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
-from tustin import METHODS, Method, selective_scan
+from tustin import DISCRETIZATIONS, Discretization, selective_scan
 from tustin.discretize import phi
 from tustin.report import rules_picture as picture
 
-TRUE_FOH = Method(
+TRUE_FOH = Discretization(
     name="true_foh",
     coefficients=lambda delta, z: (z.exp(), (delta * phi(2, z), delta * (phi(1, z) - phi(2, z)))),
     alpha="e^z",
@@ -26,7 +26,7 @@ TRUE_FOH = Method(
     stable=(-math.inf, 0),
     source="a two-sample rule",
 )
-EXPLODING = Method(
+EXPLODING = Discretization(
     name="exploding",
     coefficients=lambda delta, z: (1 + z - 6 * z**2, (delta * (1 - 6 * z),)),
     alpha="1 + z − 6z²",
@@ -37,7 +37,7 @@ EXPLODING = Method(
     stable=(-0.5, 0),
     source="far outside its interval where the responses are drawn",
 )
-RULES = [*METHODS.values(), TRUE_FOH]
+RULES = [*DISCRETIZATIONS.values(), TRUE_FOH]
 
 
 def scan(rule, u):
@@ -45,7 +45,7 @@ def scan(rule, u):
     one = torch.ones(1, 1, dtype=torch.float64)
     samples = torch.from_numpy(u)[None, None]
     delta = torch.full_like(samples, picture.DELTA)
-    states = selective_scan(samples, delta, one * picture.A, one, one, method=rule, backend="reference")
+    states = selective_scan(samples, delta, one * picture.A, one, one, discretization=rule, backend="reference")
     return states[0, 0].numpy()
 
 
@@ -99,7 +99,7 @@ def test_a_rule_that_explodes_does_not_crush_the_others():
 
 
 def test_rk4_raw_is_seen_to_leave_the_unit_interval():
-    ax = picture.draw([METHODS["rk4_raw"]]).axes[0]
+    ax = picture.draw([DISCRETIZATIONS["rk4_raw"]]).axes[0]
     texts = [text.get_text() for text in ax.texts]
     assert "z = −2.785" in texts
     assert "rk4_raw ↑" in texts
@@ -120,8 +120,8 @@ def test_labels_do_not_overlap():
 
 
 def test_png_is_a_picture_with_the_colours_of_the_rules(tmp_path):
-    picture.save(tmp_path / "methods.png", RULES)
-    pixels = imread(tmp_path / "methods.png")[..., :3]
+    picture.save(tmp_path / "discretizations.png", RULES)
+    pixels = imread(tmp_path / "discretizations.png")[..., :3]
     assert min(pixels.shape[:2]) > 1000
     for i in range(len(RULES)):
         near = np.abs(pixels - np.array(to_rgb(picture.Look.number(i).colour))).max(-1) < 0.01
@@ -146,34 +146,34 @@ def test_users_settings_of_matplotlib_neither_matter_nor_change(tmp_path):
 
 
 def test_ending_may_be_in_capitals(tmp_path):
-    picture.save(tmp_path / "METHODS.SVG", RULES[:1])
-    assert b"<svg" in (tmp_path / "METHODS.SVG").read_bytes()
+    picture.save(tmp_path / "DISCRETIZATIONS.SVG", RULES[:1])
+    assert b"<svg" in (tmp_path / "DISCRETIZATIONS.SVG").read_bytes()
 
 
 def test_unknown_ending_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"methods\.bmp.*must end in \.png, \.svg, \.pdf"):
-        picture.save(tmp_path / "methods.bmp", RULES)
+    with pytest.raises(ValueError, match=r"discretizations\.bmp.*must end in \.png, \.svg, \.pdf"):
+        picture.save(tmp_path / "discretizations.bmp", RULES)
     assert os.listdir(tmp_path) == []
 
 
 def test_folder_in_the_place_of_the_file_is_refused(tmp_path):
-    (tmp_path / "methods.png").mkdir()
+    (tmp_path / "discretizations.png").mkdir()
     with pytest.raises(IsADirectoryError, match="it is a folder"):
-        picture.save(tmp_path / "methods.png", RULES)
+        picture.save(tmp_path / "discretizations.png", RULES)
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueError("a bug")])
 def test_failure_keeps_the_old_file_and_leaves_no_other(tmp_path, monkeypatch, error):
-    def fail(methods):
+    def fail(discretizations):
         raise error
 
-    file = tmp_path / "methods.png"
+    file = tmp_path / "discretizations.png"
     file.write_bytes(b"the old picture")
     monkeypatch.setattr(picture, "draw", fail)
     with pytest.raises(type(error)):
         picture.save(file, RULES)
     assert file.read_bytes() == b"the old picture"
-    assert os.listdir(tmp_path) == ["methods.png"]
+    assert os.listdir(tmp_path) == ["discretizations.png"]
 
 
 def test_link_stays_a_link(tmp_path):
@@ -186,5 +186,5 @@ def test_link_stays_a_link(tmp_path):
 
 def test_file_has_the_usual_permissions(tmp_path):
     (tmp_path / "other").touch()
-    picture.save(tmp_path / "methods.svg", RULES[:1])
-    assert (tmp_path / "methods.svg").stat().st_mode == (tmp_path / "other").stat().st_mode
+    picture.save(tmp_path / "discretizations.svg", RULES[:1])
+    assert (tmp_path / "discretizations.svg").stat().st_mode == (tmp_path / "other").stat().st_mode

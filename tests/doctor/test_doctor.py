@@ -10,7 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from tustin import METHODS, doctor
+from tustin import DISCRETIZATIONS, doctor
 from tustin.ops.scan.backends import BACKENDS
 
 V1 = {"fpu", "lm", "sse", "sse2", "fxsr", "cmov"}
@@ -53,7 +53,7 @@ def test_facts_are_plain_data_and_complete():
     assert facts["cpu"]["torch_threads"] == torch.get_num_threads()
     assert 1 <= facts["cpu"]["usable_cores"] <= facts["cpu"]["cores"]
     assert [backend["name"] for backend in facts["backends"]] == list(BACKENDS)
-    assert list(facts["auto"]["cpu"]) == list(METHODS)
+    assert list(facts["auto"]["cpu"]) == list(DISCRETIZATIONS)
     assert set(facts["auto"]["cpu"].values()) <= set(BACKENDS)
     assert bool(facts["gpus"]) == torch.accelerator.is_available() == (facts["no_gpu_because"] is None)
 
@@ -131,13 +131,13 @@ def test_missing_backend_says_why(with_backend):
     assert "not compiled; run make" in shown(facts)
 
 
-def test_auto_may_differ_by_method(with_backend, monkeypatch):
-    def choose(name, device, method):
+def test_auto_may_differ_by_discretization(with_backend, monkeypatch):
+    def choose(name, device, discretization):
         warnings.warn("slow", stacklevel=1)  # the table tells it; twice would be noise
-        return "extra" if method.name == "bil" else "reference"
+        return "extra" if discretization.name == "bil" else "reference"
 
     with_backend(scan=lambda: None)
     monkeypatch.setattr(doctor, "choose", choose)
     facts = doctor.collect()
-    assert facts["auto"]["cpu"] == {name: "extra" if name == "bil" else "reference" for name in METHODS}
+    assert facts["auto"]["cpu"] == {name: "extra" if name == "bil" else "reference" for name in DISCRETIZATIONS}
     assert "extra for bil" in shown(facts, width=200)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.interpreter import needs_triton
-from tustin import METHODS
+from tustin import DISCRETIZATIONS
 from tustin.cli import main
 from tustin.doctor.gpu import TARGETS, known_target
 
@@ -23,7 +23,9 @@ def triton_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
         monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "triton"))
 
 
-def assert_sound(target: str, dtypes: list[str], methods: tuple[str, ...], segments: bool | None = None) -> None:
+def assert_sound(
+    target: str, dtypes: list[str], discretizations: tuple[str, ...], segments: bool | None = None
+) -> None:
     """All compile; nothing is spilled on NVIDIA; no atomics; as many loads and stores for one rule as for another."""
     import torch
 
@@ -31,21 +33,21 @@ def assert_sound(target: str, dtypes: list[str], methods: tuple[str, ...], segme
 
     chosen = [
         case
-        for case in cases.cases(methods, [getattr(torch, dtype) for dtype in dtypes])
+        for case in cases.cases(discretizations, [getattr(torch, dtype) for dtype in dtypes])
         if segments is None or ("in segments" in case.kernel) == segments
     ]
     kernels: dict[tuple[str, str], dict[str, Any]] = {}
     for one in survey.survey([target], chosen, lambda *progress: None):
-        name = " ".join((target, one.case.kernel, str(one.case.method), one.case.dtype))
+        name = " ".join((target, one.case.kernel, str(one.case.discretization), one.case.dtype))
         assert one.code.spills == 0 or target.startswith("gfx"), f"{name} spills {one.code.spills} times"
         assert one.code.count("atomic") == 0, f"{name}: the order of its sums would be left to chance"
-        if one.case.method:
-            kernels.setdefault((one.case.kernel, one.case.dtype), {})[one.case.method] = one.code
+        if one.case.discretization:
+            kernels.setdefault((one.case.kernel, one.case.dtype), {})[one.case.discretization] = one.code
     assert kernels
     for kernel, codes in kernels.items():
-        assert tuple(codes) == methods, kernel
+        assert tuple(codes) == discretizations, kernel
         for kind in ("global load", "global store"):
-            counts = {method: code.count(kind) for method, code in codes.items()}
+            counts = {discretization: code.count(kind) for discretization, code in codes.items()}
             assert len(set(counts.values())) == 1, f"{target}, {kernel}: {kind}s {counts}"
             assert counts["zoh"] > 0
 
@@ -53,7 +55,7 @@ def assert_sound(target: str, dtypes: list[str], methods: tuple[str, ...], segme
 @each_target
 def test_every_rule(target: str) -> None:
     """The convolution, and the scan of whole sequences."""
-    assert_sound(target, ["float32"], tuple(METHODS), segments=False)
+    assert_sound(target, ["float32"], tuple(DISCRETIZATIONS), segments=False)
 
 
 def test_time_cut_into_segments() -> None:
@@ -65,15 +67,15 @@ def test_time_cut_into_segments() -> None:
 @each_target
 def test_every_kernel_rule_and_dtype(target: str, dtype: str) -> None:
     """A quarter of an hour."""
-    assert_sound(target, [dtype], tuple(METHODS))
+    assert_sound(target, [dtype], tuple(DISCRETIZATIONS))
 
 
 def test_the_survey_leaves_out_no_kernel() -> None:
     """Every function that is launched, in both regimes."""
     from tustin.doctor.gpu import cases
-    from tustin.ops.scan import triton_methods
+    from tustin.ops.scan import triton_discretizations
 
-    assert tuple(triton_methods.METHODS) == tuple(METHODS)
+    assert tuple(triton_discretizations.DISCRETIZATIONS) == tuple(DISCRETIZATIONS)
     whole = {"conv forward", "conv backward", "scan forward", "scan backward"}
     cut = {"end_of_segment", "join_segments", "forward", "start_of_segment", "join_segments, backwards", "backward"}
     assert {case.kernel for case in cases.cases()} == whole | {f"scan {name}, in segments" for name in cut}
@@ -145,7 +147,7 @@ def conv_cases() -> list[Any]:
 
     from tustin.doctor.gpu import cases
 
-    return cases.cases(methods=(), dtypes=[torch.float32])
+    return cases.cases(discretizations=(), dtypes=[torch.float32])
 
 
 def test_what_spills_is_seen(conv_cases: list[Any]) -> None:
@@ -219,8 +221,8 @@ def test_json_has_all_that_was_found(few_cases: list[Any], capsys: pytest.Captur
     told = json.loads(out)
     assert "tustin doctor: compiling for sm_80, 0 of 8 done" in err
     assert told["shape"] == {"D": 384, "N": 16, "L": 197, "K": 4}
-    assert [(k["target"], k["method"]) for k in told["kernels"]] == [
-        (target, method) for target in ("sm_80", "gfx942") for method in (None, None, "zoh", "bil")
+    assert [(k["target"], k["discretization"]) for k in told["kernels"]] == [
+        (target, discretization) for target in ("sm_80", "gfx942") for discretization in (None, None, "zoh", "bil")
     ]
     for kernel in told["kernels"]:
         assert kernel["registers"] > 0

@@ -16,7 +16,7 @@ from tests.ops.scan.test_native_accuracy import LAYOUTS
 from tests.ops.tensor_kinds import UNUSABLE, USABLE, plain
 from tests.systems import OPTIONAL, system
 from tests.tolerances import DERIVATIVES, SCAN, VALUES, assert_close
-from tustin import METHODS, selective_scan
+from tustin import DISCRETIZATIONS, selective_scan
 
 TENSORS = ("u", "delta", "A", "B", "C", *OPTIONAL)
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -66,8 +66,10 @@ def _usable(chance: random.Random, batches: tuple[int, ...] = (0, 1, 1, 2, 3)) -
     forms = [chance.choice(("constant", "token", "grouped", D)) for _ in range(2)]
     sizes = chance.choice(batches), D, chance.choice((1, 2, 5, 9, 33)), chance.choice((1, 2, 7, 16))
     optional = tuple(name for name in OPTIONAL if chance.random() < 0.5)
-    method = chance.choice(list(METHODS))
-    arguments = system(*sizes, B=forms[0], C=forms[1], optional=optional, method=method, seed=chance.getrandbits(32))
+    discretization = chance.choice(list(DISCRETIZATIONS))
+    arguments = system(
+        *sizes, B=forms[0], C=forms[1], optional=optional, discretization=discretization, seed=chance.getrandbits(32)
+    )
     dtype = chance.choice(DTYPES)
     changes = []
     requires_grad = {name for name in arguments if chance.random() < 0.5}
@@ -83,7 +85,7 @@ def _usable(chance: random.Random, batches: tuple[int, ...] = (0, 1, 1, 2, 3)) -
         changes.append(f"{name} {kind}")
         requires_grad -= {name} if kind != "inference" else requires_grad  # PyTorch does not keep those for a gradient
     options = {
-        "method": METHODS[method] if chance.random() < 0.2 else method,
+        "discretization": DISCRETIZATIONS[discretization] if chance.random() < 0.2 else discretization,
         "backend": chance.choice(("auto", "auto", "native" if LEVELS else "auto", "reference")),
         "reverse": chance.random() < 0.5,
         "delta_softplus": chance.random() < 0.5,
@@ -141,7 +143,7 @@ WRONG_TENSORS: list[tuple[Callable[[Tensor], Any], str]] = [
 ]
 WRONG_OPTIONS: list[tuple[str, object, str]] = [
     *((name, value, name) for name in ("reverse", "delta_softplus", "return_last_state") for value in (None, 1, "no")),
-    *(("method", value, "unknown method") for value in ("zho", None, 3, ["zoh"], {})),
+    *(("discretization", value, "unknown discretization") for value in ("zho", None, 3, ["zoh"], {})),
     *(("backend", value, "unknown backend") for value in ("cpu", None, 3, ["native"], {})),
     ("initial_state", 1.0, "initial_state must be a tensor, got float"),
 ]

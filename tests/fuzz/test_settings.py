@@ -16,12 +16,12 @@ from tustin.train.config import Config, keys
 from tustin.train.settings import find
 
 COMMANDS: list[list[str]] = [
-    ["methods", "--json"],
+    ["discretizations", "--json"],
     ["recipes"],
     ["info", "vim_nano_patch2_8", "--img-size", "16", "--batch-size", "2", "--discretization", "zoh"],
     ["train", "digits", "--epochs", "3", "--optim.base_lr", "0.1", "--model.args.depth", "1"],
     ["train", "coco-tiny-cpu", "--data.path", "nowhere", "--detection.channels", "8", "--print_config"],
-    ["study", "digits", "--methods", "zoh,bil", "--seeds", "2", "--epochs", "1", "--threads-per-run", "1"],
+    ["study", "digits", "--discretizations", "zoh,bil", "--seeds", "2", "--epochs", "1", "--threads-per-run", "1"],
     ["study", "status", "nowhere", "--json"],
     ["study", "report", "nowhere"],
     ["eval", "nowhere.safetensors", "--data.name", "folder", "--batch-size", "4", "--workers", "0"],

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tustin import METHODS
+from tustin import DISCRETIZATIONS
 
 Parameters = Mapping[str, Tensor]
 
@@ -63,15 +63,15 @@ def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
     return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight
 
 
-def mixer(layer: Parameters, x: Tensor, method: str) -> Tensor:
+def mixer(layer: Parameters, x: Tensor, discretization: str) -> Tensor:
     """Both directions, the second one on the flipped sequence."""
     xz = (x @ layer["mixer.in_proj.weight"].T).transpose(1, 2)  # (batch, 2·D, L)
-    ahead = direction(layer, xz, method, "")
-    back = direction(layer, xz.flip(-1), method, "_b").flip(-1)
+    ahead = direction(layer, xz, discretization, "")
+    back = direction(layer, xz.flip(-1), discretization, "_b").flip(-1)
     return ((ahead + back) / 2).transpose(1, 2) @ layer["mixer.out_proj.weight"].T
 
 
-def direction(layer: Parameters, xz: Tensor, method: str, suffix: str) -> Tensor:
+def direction(layer: Parameters, xz: Tensor, discretization: str, suffix: str) -> Tensor:
     def part(name: str) -> Tensor:
         return layer[f"mixer.{name}"]
 
@@ -89,17 +89,17 @@ def direction(layer: Parameters, xz: Tensor, method: str, suffix: str) -> Tensor
     h = u.new_zeros(len(u), D, N)
     out = []
     for k in range(L):
-        alpha, beta = coefficients(delta[:, :, k, None], A, method)
+        alpha, beta = coefficients(delta[:, :, k, None], A, discretization)
         h = alpha * h + beta * B[:, None, :, k] * u[:, :, k, None]
         out.append((h * C[:, None, :, k]).sum(-1) + part(f"D{suffix}") * u[:, :, k])
     return torch.stack(out, dim=-1) * F.silu(gate)
 
 
-def coefficients(delta: Tensor, A: Tensor, method: str) -> tuple[Tensor, Tensor]:
+def coefficients(delta: Tensor, A: Tensor, discretization: str) -> tuple[Tensor, Tensor]:
     z = delta * A
-    if method == "mamba":
+    if discretization == "mamba":
         return z.exp(), delta
-    alpha, (beta,) = METHODS[method].coefficients(delta.expand_as(z), z)
+    alpha, (beta,) = DISCRETIZATIONS[discretization].coefficients(delta.expand_as(z), z)
     return alpha, beta
 
 

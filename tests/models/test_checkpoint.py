@@ -18,7 +18,7 @@ from torch import Tensor
 
 import tustin
 from tests.models.test_vim import build, images
-from tustin import METHODS
+from tustin import DISCRETIZATIONS
 from tustin.cli import main
 from tustin.models import CheckpointError, VisionMamba, describe, resample_pos_embed
 from tustin.models.weights import digest
@@ -50,9 +50,9 @@ def assert_same_state(one: torch.nn.Module, other: torch.nn.Module) -> None:
 # --- ours -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_round_trip(tmp_path: Path, method: str) -> None:
-    model = nano(discretization=method)
+@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+def test_round_trip(tmp_path: Path, discretization: str) -> None:
+    model = nano(discretization=discretization)
     tustin.save(model, tmp_path / "a.safetensors")
     before = torch.random.get_rng_state()
     torch.manual_seed(5)
@@ -60,9 +60,9 @@ def test_round_trip(tmp_path: Path, method: str) -> None:
     torch.random.set_rng_state(before)
     assert not loaded.training
     assert loaded.config == model.config
-    assert loaded.layers[0].mixer.discretization == method
+    assert loaded.layers[0].mixer.discretization == discretization
     assert_same_state(loaded, model)
-    if method != "rk4_raw":  # whose state overflows
+    if discretization != "rk4_raw":  # whose state overflows
         assert torch.equal(loaded(images(model)), model(images(model)))
 
 

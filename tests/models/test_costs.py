@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.models.test_vim import PARAMETERS, build, images
-from tustin import METHODS
+from tustin import DISCRETIZATIONS
 from tustin.discretize import BUILT_IN
 from tustin.models.costs import COEFFICIENT_OPERATIONS, costs
 from tustin.ops import native
@@ -69,8 +69,8 @@ def test_the_scan_by_rule() -> None:
     model = build(img_size=8, patch_size=8, embed_dim=16, depth=1, d_state=1)
     told = costs(model)
     states = 2 * 2 * 32  # directions, tokens, channels
-    assert told.scan_flops == {name: states * (18 + COEFFICIENT_OPERATIONS[name]) for name in METHODS}
-    assert set(COEFFICIENT_OPERATIONS) == {method.name for method in BUILT_IN}
+    assert told.scan_flops == {name: states * (18 + COEFFICIENT_OPERATIONS[name]) for name in DISCRETIZATIONS}
+    assert set(COEFFICIENT_OPERATIONS) == {discretization.name for discretization in BUILT_IN}
     assert told.flops["scan"] == told.scan_flops[model.config["discretization"]]
 
 

@@ -8,7 +8,7 @@ import torch
 
 import tustin
 from tests.models.test_vim import build, images
-from tustin import METHODS, check_values
+from tustin import DISCRETIZATIONS, check_values
 from tustin.models import VisionMamba
 
 
@@ -17,9 +17,9 @@ def poison(model: VisionMamba, name: str, value: float = float("nan")) -> None:
         model.get_parameter(name).view(-1)[-1] = value
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "rk4_raw"])
-def test_a_healthy_model(method: str) -> None:
-    model = build(discretization=method)
+@pytest.mark.parametrize("discretization", [name for name in DISCRETIZATIONS if name != "rk4_raw"])
+def test_a_healthy_model(discretization: str) -> None:
+    model = build(discretization=discretization)
     report = tustin.diagnose(model, images(model))
     assert report.first_non_finite is None
     assert report.healthy

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tests.models import slow_vim
 from tests.tolerances import DERIVATIVES, assert_close
-from tustin import METHODS
+from tustin import DISCRETIZATIONS
 from tustin.models import Mixer
 
 FORWARD = ("conv1d.weight", "conv1d.bias", "x_proj.weight", "dt_proj.weight", "dt_proj.bias", "A_log", "D")
@@ -22,23 +22,23 @@ BACKWARD = (
 )
 
 
-def mixer_and_input(method: str = "bil", d: int = 20, L: int = 9, **kwargs: object) -> tuple[Mixer, Tensor]:
+def mixer_and_input(discretization: str = "bil", d: int = 20, L: int = 9, **kwargs: object) -> tuple[Mixer, Tensor]:
     torch.manual_seed(0)
-    mixer = Mixer(d, d_state=4, discretization=method, dt_init_backward="mamba", **kwargs)  # type: ignore[arg-type]
+    mixer = Mixer(d, d_state=4, discretization=discretization, dt_init_backward="mamba", **kwargs)  # type: ignore[arg-type]
     slow_vim.randomise(mixer)
     return mixer, torch.randn(2, L, d)
 
 
 @pytest.mark.parametrize("L", [1, 2, 3, 4, 66])
-@pytest.mark.parametrize("method", METHODS)
-def test_equals_the_definition(method: str, L: int) -> None:
-    mixer, x = mixer_and_input(method, L=L)
+@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+def test_equals_the_definition(discretization: str, L: int) -> None:
+    mixer, x = mixer_and_input(discretization, L=L)
     x.requires_grad_()
     out = mixer(x)
     weights = torch.randn(out.shape)
     exact_x = x.detach().double().requires_grad_()
     exact = {f"mixer.{name}": p for name, p in slow_vim.double_parameters(mixer).items()}
-    expected = slow_vim.mixer(exact, exact_x, method)
+    expected = slow_vim.mixer(exact, exact_x, discretization)
     assert_close(out, expected, DERIVATIVES)
     (out * weights).sum().backward()
     (expected * weights).sum().backward()
@@ -109,7 +109,7 @@ def test_initial_system() -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(ValueError, match=r"unknown method 'bill' \(did you mean 'bil'\?\); known: mamba, zoh"):
+    with pytest.raises(ValueError, match=r"unknown discretization 'bill' \(did you mean 'bil'\?\); known: mamba, zoh"):
         Mixer(16, discretization="bill")
     with pytest.raises(
         ValueError, match=r"unknown dt_init_backward 'mambo' \(did you mean 'mamba'\?\); known: vim, mamba"

@@ -94,7 +94,7 @@ def test_arguments_reach_the_model() -> None:
     assert model(torch.randn(1, 3, 32, 32)).shape == (1, 7)
     assert model.layers[0].mixer.A_log.shape[1] == 3
     assert model.layers[0].mixer.discretization == "rk4"
-    with pytest.raises(ValueError, match=r"unknown method 'zoo'"):
+    with pytest.raises(ValueError, match=r"unknown discretization 'zoo'"):
         timm.create_model("vim_nano_patch4_32", discretization="zoo")
 
 

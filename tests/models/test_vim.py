@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.models import slow_vim
 from tests.models.slow_vim import small
 from tests.tolerances import DERIVATIVES, assert_close
-from tustin import METHODS, create_model
+from tustin import DISCRETIZATIONS, create_model
 from tustin.models import VisionMamba, resample_pos_embed
 
 PARAMETERS = {
@@ -85,9 +85,9 @@ def judge(model: VisionMamba, x: Tensor) -> None:
         assert_close(p.grad, exact[name].grad, DERIVATIVES, name)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_equals_the_definition(method: str) -> None:
-    model = build(discretization=method)
+@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+def test_equals_the_definition(discretization: str) -> None:
+    model = build(discretization=discretization)
     judge(model, images(model))
 
 
@@ -110,11 +110,11 @@ def test_equals_the_definition_for_other_sizes(sizes: dict[str, Any]) -> None:
     judge(model, images(model))
 
 
-@pytest.mark.parametrize("method", ["mamba", "bil", "rk4"])
-def test_equals_the_definition_where_vim_starts(method: str) -> None:
+@pytest.mark.parametrize("discretization", ["mamba", "bil", "rk4"])
+def test_equals_the_definition_where_vim_starts(discretization: str) -> None:
     """The official initialisation has long backward steps: z reaches −11."""
     torch.manual_seed(0)
-    model = VisionMamba(**small(discretization=method, d_state=16))
+    model = VisionMamba(**small(discretization=discretization, d_state=16))
     judge(model, images(model))
 
 
@@ -171,10 +171,10 @@ def test_empty_batch() -> None:
     assert model(images(model, batch=0)).shape == (0, 5)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_learns_six_images_by_heart(method: str) -> None:
+@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+def test_learns_six_images_by_heart(discretization: str) -> None:
     torch.manual_seed(0)
-    model = VisionMamba(**small(discretization=method, dt_init_backward="mamba", embed_dim=32, img_size=8))
+    model = VisionMamba(**small(discretization=discretization, dt_init_backward="mamba", embed_dim=32, img_size=8))
     x, target = images(model, batch=6), torch.arange(6) % 5
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     for _ in range(40):
@@ -182,7 +182,7 @@ def test_learns_six_images_by_heart(method: str) -> None:
         F.cross_entropy(model(x), target).backward()
         optimizer.step()
     loss = F.cross_entropy(model(x), target)
-    assert loss < 0.05, f"{method}: {loss:.3f}"
+    assert loss < 0.05, f"{discretization}: {loss:.3f}"
 
 
 def test_evaluation_is_deterministic_and_training_is_not() -> None:

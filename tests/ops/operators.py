@@ -12,7 +12,7 @@ from tustin.ops.rowwise import gated_mean, rms_norm
 
 
 def scan(*tensors: Tensor, backend: str = "auto") -> Tensor:
-    out = selective_scan(*tensors, delta_softplus=True, method="bil", backend=backend)
+    out = selective_scan(*tensors, delta_softplus=True, discretization="bil", backend=backend)
     assert isinstance(out, Tensor)
     return out
 

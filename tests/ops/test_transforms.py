@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 from torch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 from torch.utils._pytree import tree_leaves
 
-from tests.native import each_method, needs_native
+from tests.native import each_discretization, needs_native
 from tests.ops.operators import Call, each_operator, tensors_for
 from tests.systems import OPTIONAL, system
 from tests.tolerances import DERIVATIVES, VALUES, assert_close
@@ -130,13 +130,13 @@ def test_vmap_over_any_arguments(call: Call) -> None:
 
 
 @pytest.mark.parametrize("softplus", [False, True])
-@each_method
-def test_forward_is_backward(method: str, softplus: bool) -> None:
+@each_discretization
+def test_forward_is_backward(discretization: str, softplus: bool) -> None:
     """The Jacobian of every rule and every argument, forwards; backwards it is the native kernel that computes it."""
-    x = system(1, 2, 3, 2, optional=OPTIONAL, method=method, dtype=torch.float64)
+    x = system(1, 2, 3, 2, optional=OPTIONAL, discretization=discretization, dtype=torch.float64)
 
     def outputs(*tensors: Tensor) -> tuple[Tensor, ...]:
-        how = {"delta_softplus": softplus, "method": method, "return_last_state": True}
+        how = {"delta_softplus": softplus, "discretization": discretization, "return_last_state": True}
         return tuple(selective_scan(**dict(zip(x, tensors, strict=True)), **how))
 
     forwards = jacfwd(outputs, tuple(range(len(x))))(*x.values())

@@ -16,7 +16,7 @@ from tustin.support.signals import StopRequest
 from tustin.train import load
 
 SETTINGS = {name: value for name, value in SMALL.items() if name != "run.threads"}
-METHODS = ["zoh", "bil"]
+DISCRETIZATIONS = ["zoh", "bil"]
 SEEDS = [0, 1]
 
 
@@ -28,7 +28,7 @@ class Here:
 
     def carry_out(self, runs: Sequence[Run], stop: StopRequest) -> Iterator[list[tuple[Run, Outcome]]]:
         for run in runs:
-            self.carried_out.append((run.method, run.seed))
+            self.carried_out.append((run.discretization, run.seed))
             yield [(run, execute(run))]
 
 
@@ -51,9 +51,9 @@ def study(
     settings: dict[str, Any] | None = None,
     **wishes: Any,
 ) -> Study:
-    """Carry out a small study: two methods, two seeds, two epochs of digits."""
+    """Carry out a small study: two rules, two seeds, two epochs of digits."""
     config = load("digits", SETTINGS | (settings or {}))
-    plan = make_plan("digits", config, folder, Wishes(**{"methods": METHODS, "seeds": SEEDS, **wishes}))
+    plan = make_plan("digits", config, folder, Wishes(**{"discretizations": DISCRETIZATIONS, "seeds": SEEDS, **wishes}))
     return run_study(plan, config, folder, engine or Here(), display, keep, retry_failed)
 
 
@@ -62,9 +62,9 @@ def bits(study: Study, folder: Path) -> list[Any]:
     times = {"train_seconds", "samples_per_second"}
     return [
         (
-            (result.method, result.seed, result.status, result.metrics, result.best_epoch),
+            (result.discretization, result.seed, result.status, result.metrics, result.best_epoch),
             [{name: value for name, value in record.items() if name not in times} for record in result.curve],
-            weights(folder / "runs" / f"{result.method}-{result.seed}", "best"),
+            weights(folder / "runs" / f"{result.discretization}-{result.seed}", "best"),
         )
         for result in study.results
     ]

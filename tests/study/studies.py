@@ -22,16 +22,16 @@ ENVIRONMENT = {
     "backend": "native",
     "threads": 1,
 }
-PAPER_METHODS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
+PAPER_DISCRETIZATIONS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
 OFFSETS = {"zoh": 0.0, "foh": -0.9, "bil": 1.1, "pol": 0.3, "hoh": 1.9, "rk4": 0.05}
 SPEEDS = {"zoh": 820.0, "foh": 800.0, "bil": 900.0, "pol": 760.0, "hoh": 740.0, "rk4": 700.0}
 EPOCHS = 12
 
 
-def plan(methods: Sequence[str] = PAPER_METHODS, seeds: int = 10, **changes: Any) -> Plan:
+def plan(discretizations: Sequence[str] = PAPER_DISCRETIZATIONS, seeds: int = 10, **changes: Any) -> Plan:
     complete = Plan(
         recipe="digits",
-        methods=list(methods),
+        discretizations=list(discretizations),
         seeds=list(range(seeds)),
         baseline="zoh",
         metric="top1",
@@ -45,16 +45,16 @@ def plan(methods: Sequence[str] = PAPER_METHODS, seeds: int = 10, **changes: Any
     return replace(complete, **changes)
 
 
-def accuracy(method: str, seed: int) -> float:
-    """The seed moves all methods together, and each of them a little by itself."""
+def accuracy(discretization: str, seed: int) -> float:
+    """The seed moves all rules together, and each of them a little by itself."""
     shared = np.random.default_rng(seed).normal(0, 0.5)
-    own = np.random.default_rng([seed, *method.encode()]).normal(0, 0.12)
-    return float(95 + OFFSETS.get(method, 0.0) + shared + own)
+    own = np.random.default_rng([seed, *discretization.encode()]).normal(0, 0.12)
+    return float(95 + OFFSETS.get(discretization, 0.0) + shared + own)
 
 
-def done(method: str, seed: int, value: float | None = None, metric: str = "top1") -> Result:
+def done(discretization: str, seed: int, value: float | None = None, metric: str = "top1") -> Result:
     """A run that ended well, with `value` at its best epoch."""
-    value = accuracy(method, seed) if value is None else value
+    value = accuracy(discretization, seed) if value is None else value
     curve = [
         {
             "epoch": epoch,
@@ -67,9 +67,9 @@ def done(method: str, seed: int, value: float | None = None, metric: str = "top1
         for epoch in range(1, EPOCHS + 1)
     ]
     companions = {"top5": 99.5 + 0.01 * seed, "loss": 2 - value / 100} if metric == "top1" else {}
-    speed = SPEEDS.get(method, 800.0) * (1 + 0.01 * (seed % 3))
+    speed = SPEEDS.get(discretization, 800.0) * (1 + 0.01 * (seed % 3))
     return Result(
-        method,
+        discretization,
         seed,
         "done",
         metrics={metric: value, **companions},
@@ -81,15 +81,15 @@ def done(method: str, seed: int, value: float | None = None, metric: str = "top1
     )
 
 
-def failed(method: str, seed: int) -> Result:
+def failed(discretization: str, seed: int) -> Result:
     """A run that diverged in its second epoch."""
     return Result(
-        method,
+        discretization,
         seed,
         "failed",
         error="the loss is nan at update 14 (epoch 2)",
         diagnosis={
-            "discretization": method,
+            "discretization": discretization,
             "stable": [-2.785, 0.0],
             "first_non_finite": {
                 "layer": "layers.0.mixer",
@@ -105,7 +105,7 @@ def failed(method: str, seed: int) -> Result:
             ],
             "healthy": False,
         },
-        curve=done(method, seed).curve[:1],
+        curve=done(discretization, seed).curve[:1],
         environment=ENVIRONMENT,
     )
 
@@ -121,13 +121,15 @@ def study(of: Plan | None = None, run: Callable[[str, int], Result | None] = don
     )
 
 
-def with_gains(gains: Sequence[float], method: str = "bil", **changes: Any) -> Study:
-    """Two methods, the second better than the baseline by `gains`, one a seed."""
-    base = plan(("zoh", method), len(gains), **changes)
+def with_gains(gains: Sequence[float], discretization: str = "bil", **changes: Any) -> Study:
+    """Two rules, the second better than the baseline by `gains`, one a seed."""
+    base = plan(("zoh", discretization), len(gains), **changes)
     metric = base.metric
     return study(
         base,
-        lambda name, seed: done(name, seed, 50.0 + seed + (gains[seed] if name == method else 0.0), metric=metric),
+        lambda name, seed: done(
+            name, seed, 50.0 + seed + (gains[seed] if name == discretization else 0.0), metric=metric
+        ),
     )
 
 
@@ -136,5 +138,5 @@ def write(folder: Path, study: Study) -> Path:
     (folder / "results").mkdir(parents=True)
     study.plan.write(folder / PLAN)
     for result in study.results:
-        result.write(result_path(folder, result.method, result.seed))
+        result.write(result_path(folder, result.discretization, result.seed))
     return folder

@@ -26,11 +26,11 @@ def here(monkeypatch, tmp_path):
 
 
 def test_a_study_from_start_to_report(tmp_path, capsys):
-    command = ["study", "digits", "--methods", "zoh,bil", *words(SETTINGS), "--epochs", "1", "--seeds", "1"]
+    command = ["study", "digits", "--discretizations", "zoh,bil", *words(SETTINGS), "--epochs", "1", "--seeds", "1"]
     assert main([*command, "--jobs", "1"]) == 0
     out, err = capsys.readouterr()
     first, *lines = err.splitlines()
-    assert first == "digits: 2 methods x 1 seed, 1 at a time, 1 thread each, into runs/study-digits"
+    assert first == "digits: 2 discretizations x 1 seed, 1 at a time, 1 thread each, into runs/study-digits"
     assert lines[0].startswith("1 of 2 runs, about ")
     assert "left: zoh, seed 0: top-1 accuracy " in lines[0]
     assert lines[1].startswith("2 of 2 runs: bil, seed 0: top-1 accuracy ")
@@ -54,15 +54,26 @@ def test_status(tmp_path, undisturbed, capsys):
     assert "bil-0.json' is damaged" in out
     assert main(["study", "status", "study", "--json"]) == 0
     told = strict_json(capsys.readouterr().out)
-    assert [(row["method"], row["done"]) for row in told["methods"]] == [("zoh", 2), ("bil", 0)]
-    assert told["methods"][1]["mean"] is None
-    assert told["methods"][1]["begun"] == {"0": 1.0, "1": 1.0}
+    assert [(row["discretization"], row["done"]) for row in told["discretizations"]] == [("zoh", 2), ("bil", 0)]
+    assert told["discretizations"][1]["mean"] is None
+    assert told["discretizations"][1]["begun"] == {"0": 1.0, "1": 1.0}
     assert main(["study", "report", "study"]) == 0
     assert capsys.readouterr().out.endswith("report: study/report.html\n")
 
 
 def test_failures_are_told(capsys):
-    command = ["study", "digits", "--methods", "rk4_raw", "--baseline", "rk4_raw", "--seeds", "1", "--out", "study"]
+    command = [
+        "study",
+        "digits",
+        "--discretizations",
+        "rk4_raw",
+        "--baseline",
+        "rk4_raw",
+        "--seeds",
+        "1",
+        "--out",
+        "study",
+    ]
     assert main([*command, *words(SETTINGS | UNSTABLE)]) == 1
     err = capsys.readouterr().err
     assert "1 of 1 runs, 1 failed: rk4_raw, seed 0: FAILED, " in err
@@ -72,7 +83,7 @@ def test_failures_are_told(capsys):
 
 
 def test_some_failures_have_an_exit_code_of_their_own(capsys):
-    command = ["study", "digits", "--methods", "zoh,rk4_raw", "--seeds", "1", "--out", "study"]
+    command = ["study", "digits", "--discretizations", "zoh,rk4_raw", "--seeds", "1", "--out", "study"]
     assert main([*command, *words(SETTINGS | UNSTABLE)]) == 3
     out, err = capsys.readouterr()
     assert "report: study/report.html" in out
@@ -87,18 +98,18 @@ def test_metrics_that_are_damaged_count_as_nothing_done(tmp_path, undisturbed, c
     (tmp_path / "study/results/bil-1.json").unlink()
     (tmp_path / "study/runs/bil-1/metrics.jsonl").write_text(text, encoding="latin-1")
     assert main(["study", "status", "study", "--json"]) == 0
-    assert strict_json(capsys.readouterr().out)["methods"][1]["begun"] == {}
+    assert strict_json(capsys.readouterr().out)["discretizations"][1]["begun"] == {}
 
 
 def test_a_plan_that_has_not_begun_may_change(tmp_path, capsys):
-    command = ["study", "digits", "--methods", "zoh", "--seeds", "1", "--out", "study", *words(SETTINGS)]
+    command = ["study", "digits", "--discretizations", "zoh", "--seeds", "1", "--out", "study", *words(SETTINGS)]
     assert main([*command, "--data.name", "folder", "--data.path", "nowhere", "--augment.shift", "0"]) == 1
     assert "zoh, seed 0: there is no folder 'nowhere'" in capsys.readouterr().err
     assert main(command) == 0
 
 
 def test_a_metric_that_the_runs_do_not_have_is_named(capsys):
-    command = ["study", "digits", "--methods", "zoh", "--seeds", "1", "--out", "study", *words(SETTINGS)]
+    command = ["study", "digits", "--discretizations", "zoh", "--seeds", "1", "--out", "study", *words(SETTINGS)]
     assert main([*command, "--metric", "miou"]) == 1
     assert "the runs do not measure 'miou' but " in capsys.readouterr().err
 
@@ -121,7 +132,7 @@ def test_help(capsys):
         (["status", "x", "y"], 2, ["unrecognized arguments: y"]),
         (["nowhere.yaml"], 2, ["nowhere.yaml"]),
         (["digits", "--seed", "3"], 2, ["seed is not a setting of all runs", "--seeds"]),
-        (["digits", "--model.discretization=bil"], 2, ["--methods"]),
+        (["digits", "--model.discretization=bil"], 2, ["--discretizations"]),
         (["digits", "--run.threads", "2"], 2, ["--threads-per-run"]),
         (["digits", "--epoch", "3"], 2, ["did you mean 'epochs'"]),
         (["digits", "--seeds", "0"], 2, ["--seeds"]),
@@ -130,8 +141,8 @@ def test_help(capsys):
         (["digits", "--jobs", "9" * 5000], 2, ["--jobs: expected a number of at least 1, got '99"]),
         (["digits", "--seeds", "3,-1"], 1, ["seeds must be at least 0 and less than 2**63, got -1"]),
         (["digits", "--seeds", "a,b"], 2, ["a number of seeds or a list such as 3,5"]),
-        (["digits", "--methods", "zoh,,bil"], 2, ["names with commas between them"]),
-        (["digits", "--methods", "zoh,bill"], 1, ["did you mean 'bil'"]),
+        (["digits", "--discretizations", "zoh,,bil"], 2, ["names with commas between them"]),
+        (["digits", "--discretizations", "zoh,bill"], 1, ["did you mean 'bil'"]),
         (["digits", "--jobs", "-1"], 2, ["--jobs"]),
         (["digits", "--engine", "slurm"], 2, ["'local', 'ray'"]),
     ],

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tustin.small import METHODS, SEEDS, SETTINGS, Told, bits, study
+from tustin.small import DISCRETIZATIONS, SEEDS, SETTINGS, Told, bits, study
 
 from tustin.study import read_study
 from tustin.study.local_engine import LocalEngine
@@ -72,7 +72,7 @@ def test_ray_tells_of_a_killed_process(tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(ray_engine, "_execute_in", kill_itself)
     told = Told()
-    left = study(tmp_path, ray_engine.RayEngine(threads=1), told, methods=["zoh"], seeds=[0])
+    left = study(tmp_path, ray_engine.RayEngine(threads=1), told, discretizations=["zoh"], seeds=[0])
     assert [(result.status, result.error[-7:]) for result in left.results] == [("failed", ", twice")]
     assert [line.startswith("zoh, seed 0: Ray lost its process: ") for line in told.lines] == [True, True]
 
@@ -88,7 +88,16 @@ class Command:
         settings = [
             f"--{key}={json.dumps(value) if isinstance(value, dict) else value}" for key, value in SETTINGS.items()
         ]
-        words = ["--methods", ",".join(METHODS), "--seeds", str(len(SEEDS)), "--jobs", "1", "--out", str(folder)]
+        words = [
+            "--discretizations",
+            ",".join(DISCRETIZATIONS),
+            "--seeds",
+            str(len(SEEDS)),
+            "--jobs",
+            "1",
+            "--out",
+            str(folder),
+        ]
         self.folder = folder
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tustin", "study", "digits", *words, *settings, "--run.save_every", "1"],

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
-from tustin.studies import ENVIRONMENT, PAPER_METHODS, done, failed, plan, study, with_gains, write
+from tustin.studies import ENVIRONMENT, PAPER_DISCRETIZATIONS, done, failed, plan, study, with_gains, write
 
 from tustin.report.paper_figures import PAPER
 from tustin.study import Result, Study
@@ -31,24 +31,24 @@ from tustin.study.texts import as_latex, as_markdown, escape_latex
 from tustin.study.wording import headline, limits
 from tustin.train import METRICS, load
 
-FILES = {"report.html", "report.md", "report.json", "report.tex", "runs.csv", "methods.csv"}
+FILES = {"report.html", "report.md", "report.json", "report.tex", "runs.csv", "discretizations.csv"}
 HOSTILE = '<img src=x onerror=alert(1)> & "quoted" | `code` $x_1$ 100% \\end{table} </script>'
 
 
-def interrupted(method: str, seed: int) -> Result | None:
-    """A study stopped on its way, in which one method diverges now and then."""
-    if method == "rk4_raw" and seed in (1, 4):
-        return failed(method, seed)
-    return None if seed == 9 and method != "zoh" else done(method, seed)
+def interrupted(discretization: str, seed: int) -> Result | None:
+    """A study stopped on its way, in which one rule diverges now and then."""
+    if discretization == "rk4_raw" and seed in (1, 4):
+        return failed(discretization, seed)
+    return None if seed == 9 and discretization != "zoh" else done(discretization, seed)
 
 
 STUDIES: dict[str, Study] = {
     "complete": study(),
     "interrupted": study(plan(("zoh", "bil", "rk4_raw")), interrupted),
     "one seed": study(plan(seeds=1)),
-    "one method": study(plan(("zoh",))),
+    "one discretization": study(plan(("zoh",))),
     "one run": study(plan(("bil",), 1)),
-    "nothing yet": study(run=lambda method, seed: None),
+    "nothing yet": study(run=lambda discretization, seed: None),
     "all failed": study(plan(("zoh", "rk4_raw"), 3), failed),
     "no baseline": study(plan(("bil", "pol"), 3)),
     "equal": with_gains([0.0] * 6),
@@ -85,15 +85,15 @@ def test_a_folder_without_a_study_is_refused(tmp_path: Path) -> None:
         write_report(tmp_path)
 
 
-def test_csv_has_every_run_and_every_method(tmp_path: Path) -> None:
+def test_csv_has_every_run_and_every_discretization(tmp_path: Path) -> None:
     folder = write(tmp_path / "study", STUDIES["interrupted"])
     write_report(folder)
     runs = _csv(folder / "runs.csv")
     assert len(runs) == 28
-    assert {"method", "seed", "status", "top1", "top5", "loss", "best_epoch", "train_seconds"} <= runs[0].keys()
+    assert {"discretization", "seed", "status", "top1", "top5", "loss", "best_epoch", "train_seconds"} <= runs[0].keys()
     assert [run["status"] for run in runs].count("failed") == 2
     assert float(runs[0]["top1"]) == done("zoh", 0).metrics["top1"]
-    zoh, bil, raw = _csv(folder / "methods.csv")
+    zoh, bil, raw = _csv(folder / "discretizations.csv")
     assert (zoh["done"], bil["missing"], raw["failed"]) == ("10", "1", "2")
     assert (zoh["pairs"], bil["pairs"], raw["pairs"]) == ("", "9", "7")
     assert float(bil["p"]) == 1 / 512
@@ -122,7 +122,7 @@ def test_json_is_strict_and_complete(tmp_path: Path) -> None:
         raise AssertionError(f"{constant} is not JSON")
 
     facts = json.loads((folder / "report.json").read_text(encoding="utf-8"), parse_constant=refuse)
-    assert facts["plan"]["methods"] == ["zoh", "bil"]
+    assert facts["plan"]["discretizations"] == ["zoh", "bil"]
     assert facts["comparisons"][0]["verdict"] == "cannot be concluded"
     assert facts["runs"][0]["metrics"] == {"top1": 95.0, "loss": None}
     assert facts["limits"]
@@ -150,7 +150,7 @@ def test_markdown_shows_what_was_measured_as_plain_text(tmp_path: Path) -> None:
     assert kinds <= {"text", "softbreak", "text_special"}
     cells = [token.content for token in tokens if token.type == "inline"]
     assert sum("img src=x" in cell for cell in cells) == 2, "once for each run that failed"
-    assert as_markdown(results_table(analyse(odd))).count("\n|") == 2 + len(odd.plan.methods)
+    assert as_markdown(results_table(analyse(odd))).count("\n|") == 2 + len(odd.plan.discretizations)
 
 
 def test_nothing_leaves_its_place_in_the_page(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_the_page_needs_no_network(tmp_path: Path) -> None:
 def test_the_results_are_the_papers_table() -> None:
     table = results_table(analyse(STUDIES["complete"]))
     assert table.header == (
-        "method",
+        "discretization",
         "training time (s)",
         "best epoch",
         "top-1 accuracy (%)",
@@ -190,7 +190,7 @@ def test_the_results_are_the_papers_table() -> None:
     mean = sum(values) / 10
     std = (sum((value - mean) ** 2 for value in values) / 9) ** 0.5
     assert table.rows[0][3] == f"{mean:.2f} ± {std:.2f}"
-    assert [row[0] for row in table.rows] == list(PAPER_METHODS)
+    assert [row[0] for row in table.rows] == list(PAPER_DISCRETIZATIONS)
 
 
 @pytest.mark.parametrize(("seconds", "shown", "unit"), [(30, "30.0", "s"), (600, "10.0", "min"), (172_800, "2.0", "d")])
@@ -283,14 +283,14 @@ def test_the_papers_figures_belong_to_a_recipe_and_its_metrics(recipe: str) -> N
     load(recipe)
     for row in PAPER[recipe].rows.values():
         assert row.metrics.keys() <= METRICS.keys()
-    assert tuple(PAPER[recipe].rows) == PAPER_METHODS
+    assert tuple(PAPER[recipe].rows) == PAPER_DISCRETIZATIONS
 
 
 @pytest.mark.parametrize("recipe", PAPER)
 def test_the_papers_figures_are_those_of_the_documentation(recipe: str) -> None:
     lines = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8").splitlines()
-    for method, row in PAPER[recipe].rows.items():
-        written = [line for line in lines if line.startswith(f"| {method.upper()} |")]
+    for discretization, row in PAPER[recipe].rows.items():
+        written = [line for line in lines if line.startswith(f"| {discretization.upper()} |")]
         numbers = [f"{value:.{1 if len(row.metrics) == 1 else 2}f}" for value in row.metrics.values()]
         expected = [row.training_time, str(row.best_epoch), *numbers] if row.training_time else numbers
         assert any(" | ".join(expected) in line for line in written)
@@ -299,7 +299,7 @@ def test_the_papers_figures_are_those_of_the_documentation(recipe: str) -> None:
 def test_the_papers_figures_are_marked_as_its_own() -> None:
     table = paper_table(analyse(STUDIES["as in the paper"]))
     assert table is not None
-    assert all(column.startswith(("method", "paper", "ours")) for column in table.header)
+    assert all(column.startswith(("discretization", "paper", "ours")) for column in table.header)
     assert "four A100 GPUs" in table.note
     assert "Nothing in them was measured here" in table.note
     assert "changed settings of the recipe: epochs" in table.note
@@ -320,11 +320,11 @@ def test_the_papers_figures_are_marked_as_its_own() -> None:
         ("interrupted", "rk4_raw failed in 2 of 10 runs"),
         ("one seed", "One pair of runs cannot tell a difference from chance"),
         ("one seed", "The spread between seeds is unknown"),
-        ("one method", "With one method there is no difference to test"),
+        ("one discretization", "With one discretization there is no difference to test"),
         ("nothing yet", "60 of 60 runs have not ended"),
         ("nothing yet", "No seed has a result of both zoh and"),
         ("all failed", "rk4_raw failed with every seed"),
-        ("no baseline", "The baseline zoh is not among the methods"),
+        ("no baseline", "The baseline zoh is not among the discretizations"),
         ("equal", "bil has no gain or loss with every seed"),
     ],
 )
@@ -382,8 +382,8 @@ def test_the_terminal_shows_tables_and_verdicts(any_study: Study) -> None:
     text = _printed(any_study)
     assert "Results" in text
     analysis = analyse(any_study)
-    for summary in analysis.methods:
-        assert summary.method in text
+    for summary in analysis.discretizations:
+        assert summary.discretization in text
     for comparison in analysis.comparisons:
         assert str(comparison.verdict) in text
 

@@ -83,17 +83,17 @@ def test_no_page_is_wider_than_a_phone(visit: Open, name: str, tmp_path: Path) -
 
 
 def test_nothing_in_a_result_is_executed_nor_breaks_the_page(visit: Open) -> None:
-    method = "<img src=x onerror=document.title='hacked'>"
+    discretization = "<img src=x onerror=document.title='hacked'>"
     long = "x" * 300
-    odd = plan(("zoh", method), 6, recipe=HOSTILE, config={long: long, HOSTILE: HOSTILE}, settings={long: long})
+    odd = plan(("zoh", discretization), 6, recipe=HOSTILE, config={long: long, HOSTILE: HOSTILE}, settings={long: long})
     with visit(
         study(odd, lambda m, s: replace(failed(m, s), error=HOSTILE + long) if s else done(m, s)), PHONE
     ) as page:
         page.evaluate(_OPEN_DETAILS)
         assert page.title().endswith(HOSTILE)
         assert page.locator("main img").count() == 0
-        assert method in page.locator("#results").inner_text()
-        assert method in page.locator("#plot-gains .xaxislayer-above").text_content()
+        assert discretization in page.locator("#results").inner_text()
+        assert discretization in page.locator("#plot-gains .xaxislayer-above").text_content()
         assert page.evaluate(_WIDTH) <= PHONE["width"]
 
 

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from tustin.small import METHODS, Here, Told, bits, study
+from tustin.small import DISCRETIZATIONS, Here, Told, bits, study
 
 from tustin.study import read_study
 from tustin.study.execute import Outcome
@@ -26,7 +26,7 @@ def test_what_is_done_is_not_done_again(done, undisturbed):
     assert told.lines == ["4 of 4 runs are there already"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"method": "bil"}', "\xff", "1" * 9999, "[" * 99999])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"discretization": "bil"}', "\xff", "1" * 9999, "[" * 99999])
 def test_a_damaged_result_is_set_aside_and_done_again(done, undisturbed, text):
     path = done / "results" / "bil-1.json"
     path.write_text(text, encoding="latin-1")
@@ -52,7 +52,7 @@ def test_a_damaged_checkpoint_starts_over(done, undisturbed):
 
 def test_a_study_may_grow(done, undisturbed):
     engine = Here()
-    grown = study(done, engine, methods=[*METHODS, "foh"], seeds=[0, 1, 2])
+    grown = study(done, engine, discretizations=[*DISCRETIZATIONS, "foh"], seeds=[0, 1, 2])
     assert engine.carried_out == [("foh", 0), ("foh", 1), ("zoh", 2), ("bil", 2), ("foh", 2)]
     assert len(grown.results) == 9
     assert [run for run in bits(grown, done) if run[0][0] != "foh" and run[0][1] < 2] == undisturbed[1]
@@ -64,7 +64,7 @@ UNSTABLE = {"model.args": {"embed_dim": 16, "depth": 1, "d_state": 16, "patch_si
 
 def test_a_run_that_diverges_is_a_result(tmp_path):
     engine = Here()
-    left = study(tmp_path, engine, settings=UNSTABLE, methods=["zoh", "rk4_raw", "bil"], seeds=[0])
+    left = study(tmp_path, engine, settings=UNSTABLE, discretizations=["zoh", "rk4_raw", "bil"], seeds=[0])
     assert [result.status for result in left.results] == ["done", "failed", "done"]
     failure = left.results[1]
     assert "is nan at update 0" in failure.error
@@ -74,9 +74,9 @@ def test_a_run_that_diverges_is_a_result(tmp_path):
     assert failure.environment["threads"] == 1
 
     again = Here()
-    study(tmp_path, again, settings=UNSTABLE, methods=["zoh", "rk4_raw", "bil"], seeds=[0])
+    study(tmp_path, again, settings=UNSTABLE, discretizations=["zoh", "rk4_raw", "bil"], seeds=[0])
     assert again.carried_out == []
-    study(tmp_path, again, settings=UNSTABLE, methods=["zoh", "rk4_raw", "bil"], seeds=[0], retry_failed=True)
+    study(tmp_path, again, settings=UNSTABLE, discretizations=["zoh", "rk4_raw", "bil"], seeds=[0], retry_failed=True)
     assert again.carried_out == [("rk4_raw", 0)]
     assert read_study(tmp_path).results[1].status == "failed"
 
@@ -108,7 +108,7 @@ class Crashing(Here):
 
     def carry_out(self, runs, stop):
         for run in runs:
-            which = run.method, run.seed
+            which = run.discretization, run.seed
             if self.left.get(which, 0):
                 self.left[which] -= 1
                 self.carried_out.append(which)
@@ -128,7 +128,7 @@ def test_a_lost_process_is_tried_once_more_after_the_others(tmp_path, undisturbe
 
 def test_a_process_lost_twice_is_a_failure(tmp_path):
     left = study(tmp_path, Crashing(times=2), seeds=[0], settings={"epochs": 1})
-    assert [(result.method, result.status, result.error) for result in left.results] == [
+    assert [(result.discretization, result.status, result.error) for result in left.results] == [
         ("zoh", "failed", "its process was lost, twice"),
         ("bil", "done", None),
     ]
@@ -162,7 +162,7 @@ def test_a_finished_run_that_is_damaged_is_done_again(done, undisturbed, name, d
     ],
 )
 def test_what_stays_of_a_run(tmp_path, keep, kept):
-    study(tmp_path, keep=keep, settings={"epochs": 1}, methods=["zoh"], seeds=[0])
+    study(tmp_path, keep=keep, settings={"epochs": 1}, discretizations=["zoh"], seeds=[0])
     folder = tmp_path / "runs" / "zoh-0"
     assert (folder.exists() and {path.name for path in folder.iterdir()}) == (kept or False)
 
@@ -178,7 +178,7 @@ def test_a_second_process_is_refused(done):
         ({"settings": {"optim.clip": 2.0}}, "holds a study with optim.clip 1.0, not 2.0; give another --out"),
         ({"settings": {"epochs": 3}}, "holds a study with epochs 2, not 3"),
         ({"threads": 2}, "holds a study with threads per run 1, not 2"),
-        ({"methods": ["zoh"]}, "holds a study with method 'bil', which is left out now"),
+        ({"discretizations": ["zoh"]}, "holds a study with discretization 'bil', which is left out now"),
         ({"seeds": [0, 2]}, "holds a study with seed 1, which is left out now"),
     ],
 )
@@ -191,8 +191,8 @@ def test_another_experiment_is_refused(done, change, words):
 
 def test_how_it_is_judged_may_change(done):
     assert study(done, level=0.01, baseline="bil").plan.level == 0.01
-    plan = study(done, methods=None, seeds=None).plan
-    assert (plan.level, plan.baseline, plan.methods, plan.seeds) == (0.01, "bil", METHODS, [0, 1])
+    plan = study(done, discretizations=None, seeds=None).plan
+    assert (plan.level, plan.baseline, plan.discretizations, plan.seeds) == (0.01, "bil", DISCRETIZATIONS, [0, 1])
 
 
 def test_plan_records_what_the_runs_share(done):
@@ -211,7 +211,7 @@ def test_a_damaged_plan_is_named(done, text):
         study(done)
 
 
-@pytest.mark.parametrize(("name", "value"), [("metric", "beauty"), ("seeds", []), ("methods", [])])
+@pytest.mark.parametrize(("name", "value"), [("metric", "beauty"), ("seeds", []), ("discretizations", [])])
 def test_a_plan_with_impossible_values_is_named(done, name, value):
     plan = json.loads((done / "study.json").read_text())
     (done / "study.json").write_text(json.dumps(plan | {name: value}))

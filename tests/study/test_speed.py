@@ -43,7 +43,10 @@ def test_a_file_that_is_no_result_is_named(folder, text):
 
 def test_the_plots_have_every_rule_and_the_peer():
     result = made_up()
-    assert [trace.name for trace in speed.throughput_plot(result).data] == [*OPTIONS.methods, "deit_tiny_patch16_224"]
+    assert [trace.name for trace in speed.throughput_plot(result).data] == [
+        *OPTIONS.discretizations,
+        "deit_tiny_patch16_224",
+    ]
     cost = speed.cost_plot(result)
-    assert [trace.name for trace in cost.data] == list(OPTIONS.methods[1:])
+    assert [trace.name for trace in cost.data] == list(OPTIONS.discretizations[1:])
     assert all(trace.error_y.visible for trace in cost.data)

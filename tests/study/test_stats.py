@@ -41,12 +41,12 @@ def test_small_examples_by_hand(differences: list[float], p: float) -> None:
     assert sign_flip_test(differences) == p
 
 
-@pytest.mark.parametrize(("method", "gain"), PAPER_GAINS.items())
-def test_the_papers_gains_over_ten_seeds_that_all_improve(method: str, gain: float) -> None:
+@pytest.mark.parametrize(("discretization", "gain"), PAPER_GAINS.items())
+def test_the_papers_gains_over_ten_seeds_that_all_improve(discretization: str, gain: float) -> None:
     spreads = np.linspace(0.2, 1.8, 10) * gain
     assert spreads.mean() == pytest.approx(gain)
     assert sign_flip_test(spreads.tolist()) == 1 / 1024
-    comparison = analyse(with_gains(spreads.tolist(), method)).comparisons[0]
+    comparison = analyse(with_gains(spreads.tolist(), discretization)).comparisons[0]
     assert comparison.p == comparison.p_holm == 1 / 1024
     assert comparison.gain is not None
     assert comparison.gain.mean == pytest.approx(gain)
@@ -65,15 +65,15 @@ def test_the_papers_p_value_of_foh_means_a_loss() -> None:
 def test_exact_p_values_are_those_of_scipy(n: int) -> None:
     generator = np.random.default_rng(n)
     for _ in range(3):
-        method, baseline = generator.normal(0.3, 1, n), generator.normal(0, 1, n)
+        discretization, baseline = generator.normal(0.3, 1, n), generator.normal(0, 1, n)
         theirs = scipy_stats.permutation_test(
-            (method, baseline),
+            (discretization, baseline),
             lambda x, y, axis: np.mean(x - y, axis=axis),
             permutation_type="samples",
             alternative="greater",
             n_resamples=np.inf,
         )
-        assert sign_flip_test((method - baseline).tolist()) == pytest.approx(theirs.pvalue, abs=1e-12)
+        assert sign_flip_test((discretization - baseline).tolist()) == pytest.approx(theirs.pvalue, abs=1e-12)
 
 
 def test_ties_that_rounding_parts_are_still_ties() -> None:
@@ -97,13 +97,13 @@ def test_many_pairs_are_sampled_and_never_give_zero() -> None:
 def test_rate_of_false_positives_over_null_studies() -> None:
     generator = np.random.default_rng(0)
     baseline = generator.normal(95, 1, (2000, 10))
-    method = generator.normal(95, 1, (2000, 10))
-    rate = np.mean([sign_flip_test(differences) <= 0.05 for differences in (method - baseline).tolist()])
+    discretization = generator.normal(95, 1, (2000, 10))
+    rate = np.mean([sign_flip_test(differences) <= 0.05 for differences in (discretization - baseline).tolist()])
     assert 0.03 <= rate <= 0.07
 
 
-def test_rate_of_null_studies_of_six_methods_with_any_false_positive() -> None:
-    """The methods share a baseline, so that their tests depend on each other; Holm's correction must still hold."""
+def test_rate_of_null_studies_of_six_discretizations_with_any_false_positive() -> None:
+    """The rules share a baseline, so that their tests depend on each other; Holm's correction must still hold."""
     generator = np.random.default_rng(0)
     values = generator.normal(95, 1, (2000, 6, 8))
     any_shown = [
@@ -182,7 +182,7 @@ def test_the_detectable_gain_is_the_formula() -> None:
 
 
 def test_verdicts() -> None:
-    found = {comparison.method: comparison for comparison in analyse(study()).comparisons}
+    found = {comparison.discretization: comparison for comparison in analyse(study()).comparisons}
     assert list(found) == ["foh", "bil", "pol", "hoh", "rk4"]
     assert found["hoh"].verdict == found["bil"].verdict == Verdict.ABOVE
     assert found["pol"].verdict == Verdict.SMALL
@@ -219,17 +219,17 @@ def test_the_level_is_a_parameter() -> None:
 
 
 def test_pairs_are_seeds_with_which_both_finished() -> None:
-    def run(method: str, seed: int):
-        if (method, seed) in (("zoh", 1), ("bil", 2)):
+    def run(discretization: str, seed: int):
+        if (discretization, seed) in (("zoh", 1), ("bil", 2)):
             return None
-        return failed(method, seed) if (method, seed) == ("bil", 3) else done(method, seed)
+        return failed(discretization, seed) if (discretization, seed) == ("bil", 3) else done(discretization, seed)
 
     found = analyse(study(plan(("zoh", "bil", "pol"), 10), run))
     bil, pol = found.comparisons
     assert bil.seeds == (0, 4, 5, 6, 7, 8, 9)
     assert pol.seeds == (0, 2, 3, 4, 5, 6, 7, 8, 9)
     assert bil.p == 1 / 2**7
-    zoh, of_bil, _ = found.methods
+    zoh, of_bil, _ = found.discretizations
     assert (zoh.done, zoh.failed, zoh.missing) == (9, 0, 1)
     assert (of_bil.done, of_bil.failed, of_bil.missing) == (8, 1, 1)
     assert of_bil.numbers["top1"].n == 8
@@ -240,29 +240,35 @@ def test_one_seed_concludes_nothing() -> None:
     assert {comparison.verdict for comparison in found.comparisons} == {Verdict.OPEN}
     assert all(comparison.p in (0.5, 1.0) for comparison in found.comparisons)
     assert all(comparison.detectable is None for comparison in found.comparisons)
-    assert found.methods[0].numbers["top1"].std is None
+    assert found.discretizations[0].numbers["top1"].std is None
 
 
-def test_too_few_seeds_for_so_many_methods() -> None:
-    """Six seeds give 1/64, and Holm's correction over five methods makes 0.08 of it."""
+def test_too_few_seeds_for_so_many_discretizations() -> None:
+    """Six seeds give 1/64, and Holm's correction over five rules makes 0.08 of it."""
     assert {c.verdict for c in analyse(study(plan(seeds=6))).comparisons} == {Verdict.OPEN}
     assert Verdict.ABOVE in {c.verdict for c in analyse(study(plan(("zoh", "hoh", "bil"), 6))).comparisons}
 
 
-def test_one_method_has_nothing_to_be_compared_with() -> None:
+def test_one_discretization_has_nothing_to_be_compared_with() -> None:
     found = analyse(study(plan(("zoh",))))
     assert found.comparisons == ()
-    assert found.methods[0].numbers["top1"].n == 10
+    assert found.discretizations[0].numbers["top1"].n == 10
 
 
 def test_a_baseline_that_never_finished_leaves_no_pairs() -> None:
-    found = analyse(study(run=lambda method, seed: failed(method, seed) if method == "zoh" else done(method, seed)))
+    found = analyse(
+        study(
+            run=lambda discretization, seed: (
+                failed(discretization, seed) if discretization == "zoh" else done(discretization, seed)
+            )
+        )
+    )
     assert all(comparison.pairs == 0 and comparison.p is None for comparison in found.comparisons)
     assert {comparison.verdict for comparison in found.comparisons} == {Verdict.OPEN}
-    assert found.methods[0].numbers == {}
+    assert found.discretizations[0].numbers == {}
 
 
-def test_a_method_without_pairs_does_not_count_in_the_correction() -> None:
+def test_a_discretization_without_pairs_does_not_count_in_the_correction() -> None:
     found = analyse(study(plan(("zoh", "bil", "rk4"), 5), lambda m, s: failed(m, s) if m == "rk4" else done(m, s)))
     bil, rk4 = found.comparisons
     assert bil.p == bil.p_holm == 1 / 32
@@ -290,4 +296,4 @@ def test_an_unknown_metric_is_refused() -> None:
 def test_a_number_that_is_not_finite_is_no_result() -> None:
     found = analyse(study(plan(("zoh", "bil"), 6), lambda m, s: done(m, s, math.nan if (m, s) == ("bil", 0) else None)))
     assert found.comparisons[0].seeds == (1, 2, 3, 4, 5)
-    assert found.methods[1].numbers["top1"].n == 5
+    assert found.discretizations[1].numbers["top1"].n == 5

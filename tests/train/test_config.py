@@ -135,7 +135,7 @@ def test_the_arguments_of_the_model_cannot_override_a_setting(name, capsys):
     message = f"model.args may not hold '{name}', which has a setting of its own: {SETTING_OF[name]}"
     with pytest.raises(ValueError, match=message):
         load("digits", {"model.args": {name: "zoh"}})
-    for command in (["train", "digits"], ["study", "digits", "--methods", "zoh,bil"]):
+    for command in (["train", "digits"], ["study", "digits", "--discretizations", "zoh,bil"]):
         assert main([*command, f"--model.args.{name}", "zoh"]) == 2
         assert message in capsys.readouterr().err
 

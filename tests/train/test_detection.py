@@ -15,7 +15,7 @@ from tustin.small_detection import SMALL, small
 from tustin.test_resume import Signal
 
 import tustin
-from tustin import METHODS
+from tustin import DISCRETIZATIONS
 from tustin.cli import main
 from tustin.data.coco import coco
 from tustin.data.rle import decode
@@ -61,13 +61,13 @@ def test_learns_shapes(tmp_path):
     assert summary["best"]["mask_ap50"] > 70
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_trains(shapes, tmp_path, method):
-    summary = train(small(shapes, tmp_path, updates=8, run__eval_updates=4, model__discretization=method))
+@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+def test_every_discretization_trains(shapes, tmp_path, discretization):
+    summary = train(small(shapes, tmp_path, updates=8, run__eval_updates=4, model__discretization=discretization))
     first, last = (json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines())
     assert last["train_loss"] < first["train_loss"]
     assert 0 <= summary["best"]["box_ap75"] <= 100
-    assert tustin.load(tmp_path / "best.safetensors").config["discretization"] == method
+    assert tustin.load(tmp_path / "best.safetensors").config["discretization"] == discretization
 
 
 def test_interrupted_and_resumed_bit_for_bit(shapes, run, tmp_path):

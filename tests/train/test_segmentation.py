@@ -15,7 +15,7 @@ from tustin.test_resume import Signal
 
 import tustin
 from tests.data.masked_shapes import CLASSES, write_masked_shapes
-from tustin import METHODS
+from tustin import DISCRETIZATIONS
 from tustin.data.mask_transforms import ForEvaluation
 from tustin.data.masks import UNLABELLED, masked_folder
 from tustin.support.signals import Interrupted
@@ -123,7 +123,7 @@ def test_learns_eight_images(shapes, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("discretization", [name for name in METHODS if name != "rk4_raw"])
+@pytest.mark.parametrize("discretization", [name for name in DISCRETIZATIONS if name != "rk4_raw"])
 def test_learns_eight_images_with_every_rule(shapes, tmp_path, discretization):
     overfits(shapes, tmp_path, discretization)
 

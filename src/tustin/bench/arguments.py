@@ -7,16 +7,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ..discretize import get_method
+from ..discretize import get_discretization
 from . import files
 
-PAPER_METHODS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
+PAPER_DISCRETIZATIONS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
 
 
-def method(text: str) -> str:
+def discretization(text: str) -> str:
     """The name of a rule."""
     try:
-        return get_method(text).name
+        return get_discretization(text).name
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -60,9 +60,9 @@ def vision_mamba(text: str) -> str:
     return text
 
 
-def methods(text: str) -> list[str]:
+def discretizations(text: str) -> list[str]:
     """Rules with commas between them; "all" are those of the paper."""
-    return [*PAPER_METHODS] if text == "all" else [method(name.strip()) for name in text.split(",")]
+    return [*PAPER_DISCRETIZATIONS] if text == "all" else [discretization(name.strip()) for name in text.split(",")]
 
 
 def folder(text: str) -> Path:

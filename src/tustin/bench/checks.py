@@ -54,7 +54,7 @@ def stated_for(center: Cell) -> bool:
     return (center.batch, center.L, center.dtype, center.threads) == (8, 197, "float32", 2)
 
 
-def check_all(center: Cell, methods: Sequence[str], find: Find, gemm: Timing) -> list[Check]:
+def check_all(center: Cell, discretizations: Sequence[str], find: Find, gemm: Timing) -> list[Check]:
     """Every promise, in the order of the table; none if the run is about something else."""
     if not stated_for(center):
         return []
@@ -64,9 +64,9 @@ def check_all(center: Cell, methods: Sequence[str], find: Find, gemm: Timing) ->
         _against_peer(forward, 80, find),
         _against_peer(backward, 50, find),
         *(
-            _against_gemm(replace(forward, method=method), bound, kind, find, gemm)
+            _against_gemm(replace(forward, discretization=discretization), bound, kind, find, gemm)
             for kind, bounds in (("", {"mamba": 50, "bil": 35}), (", stretch", {"mamba": 30, "bil": 22}))
-            for method, bound in bounds.items()
+            for discretization, bound in bounds.items()
         ),
     ]
     for cell, bound in ((forward, 1.25), (backward, 1.2)):
@@ -74,46 +74,48 @@ def check_all(center: Cell, methods: Sequence[str], find: Find, gemm: Timing) ->
         checks.append(_against_zoh(cell, ("foh", "pol", "hoh"), bound, find))
     for cell in (forward, backward):
         name = f"{cell.mode}, one thread : two"
-        checks.append(worst(name, "≥", 1.8, _ratios(cell, methods, lambda c: replace(c, threads=1), find)))
+        checks.append(worst(name, "≥", 1.8, _ratios(cell, discretizations, lambda c: replace(c, threads=1), find)))
     for cell in (forward, backward):
         name = f"{cell.mode}, time per token, L {LONG} : {cell.L}"
-        ratios = _ratios(cell, methods, lambda c: replace(c, L=LONG), find)
+        ratios = _ratios(cell, discretizations, lambda c: replace(c, L=LONG), find)
         checks.append(worst(name, "≤", 1.15, {name: long.scaled(cell.L / LONG) for name, long in ratios.items()}))
     for cell in (forward, backward):
         name = f"{cell.mode}, bfloat16 : float32"
-        checks.append(worst(name, "≤", 1.0, _ratios(cell, methods, lambda c: replace(c, dtype="bfloat16"), find)))
+        checks.append(
+            worst(name, "≤", 1.0, _ratios(cell, discretizations, lambda c: replace(c, dtype="bfloat16"), find))
+        )
     return checks
 
 
 def _against_peer(cell: Cell, bound: float, find: Find) -> Check:
-    own = replace(cell, method="mamba")  # the rule that the peer has
+    own = replace(cell, discretization="mamba")  # the rule that the peer has
     ratios = _ratios(own, ("mamba",), peer_of, find)
     return worst(f"{cell.mode}, mambapy : mamba", "≥", bound, ratios, digits=1)
 
 
 def _against_gemm(cell: Cell, bound: float, kind: str, find: Find, gemm: Timing) -> Check:
     found = find(cell)
-    ratios = {cell.method: ratio(found, gemm).scaled(GEMM_FLOP / cell.updates)} if found else {}
-    return worst(f"GEMM FLOP/s : updates/s, {cell.method}{kind}", "≤", bound, ratios, digits=1)
+    ratios = {cell.discretization: ratio(found, gemm).scaled(GEMM_FLOP / cell.updates)} if found else {}
+    return worst(f"GEMM FLOP/s : updates/s, {cell.discretization}{kind}", "≤", bound, ratios, digits=1)
 
 
-def _against_zoh(cell: Cell, methods: Sequence[str], bound: float, find: Find) -> Check:
-    zoh = find(replace(cell, method="zoh"))
-    found = {method: find(replace(cell, method=method)) for method in methods}
-    ratios = {method: ratio(own, zoh) for method, own in found.items() if own and zoh}
-    if len(ratios) < len(methods):
+def _against_zoh(cell: Cell, discretizations: Sequence[str], bound: float, find: Find) -> Check:
+    zoh = find(replace(cell, discretization="zoh"))
+    found = {discretization: find(replace(cell, discretization=discretization)) for discretization in discretizations}
+    ratios = {discretization: ratio(own, zoh) for discretization, own in found.items() if own and zoh}
+    if len(ratios) < len(discretizations):
         ratios = {}  # half a promise is none
-    return worst(f"{cell.mode}, {', '.join(methods)} : zoh", "≤", bound, ratios)
+    return worst(f"{cell.mode}, {', '.join(discretizations)} : zoh", "≤", bound, ratios)
 
 
-def _ratios(cell: Cell, methods: Sequence[str], other: Callable[[Cell], Cell], find: Find) -> dict[str, Ratio]:
-    """Time of the other cell by time of this one, for each method where both are known."""
+def _ratios(cell: Cell, discretizations: Sequence[str], other: Callable[[Cell], Cell], find: Find) -> dict[str, Ratio]:
+    """Time of the other cell by time of this one, for each rule where both are known."""
     ratios = {}
-    for method in methods:
-        own = replace(cell, method=method)
+    for discretization in discretizations:
+        own = replace(cell, discretization=discretization)
         own_timing, other_timing = find(own), find(other(own))
         if own_timing and other_timing:
-            ratios[method] = ratio(other_timing, own_timing)
+            ratios[discretization] = ratio(other_timing, own_timing)
     return ratios
 
 
@@ -121,13 +123,13 @@ def worst(claim: str, relation: str, bound: float, ratios: dict[str, Ratio], dig
     """The check of the ratio that is furthest on the wrong side."""
     if not ratios:
         return Check(claim, relation, bound, None, None)
-    method = (min if relation == "≥" else max)(ratios, key=lambda name: ratios[name].median)
-    low, high = ratios[method].interval()
+    discretization = (min if relation == "≥" else max)(ratios, key=lambda name: ratios[name].median)
+    low, high = ratios[discretization].interval()
     return Check(
         claim=claim,
         relation=relation,
         bound=bound,
-        measured=round(ratios[method].median, digits),
-        which=method if len(ratios) > 1 else None,
+        measured=round(ratios[discretization].median, digits),
+        which=discretization if len(ratios) > 1 else None,
         interval=(round(low, digits), round(high, digits)) if low > 0 else None,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..discretize import METHODS
+from ..discretize import DISCRETIZATIONS
 from ..ops.scan.backends import choose
 from . import machine, measuring, pairing
 from .checks import Check, worst
@@ -30,7 +30,7 @@ class Options:
     """One run."""
 
     model: str
-    methods: tuple[str, ...]
+    discretizations: tuple[str, ...]
     """The baseline first."""
     batch_sizes: tuple[int, ...]
     device: str
@@ -68,8 +68,8 @@ class Result:
     def case(self, candidate: Candidate, batch: int) -> Case:
         return make_case(self.options, candidate, batch)
 
-    def of_method(self, method: str, batch: int) -> Case:
-        return self.case(Candidate(self.options.model, method), batch)
+    def of_discretization(self, discretization: str, batch: int) -> Case:
+        return self.case(Candidate(self.options.model, discretization), batch)
 
     def calls(self, case: Case) -> list[float]:
         """Seconds of every call."""
@@ -78,7 +78,7 @@ class Result:
     def to_baseline(self, case: Case) -> Ratio | None:
         """Time of the case by time of the baseline, round by round."""
         seconds = self.measured.seconds
-        baseline = self.of_method(BASELINE, case.batch)
+        baseline = self.of_discretization(BASELINE, case.batch)
         return pairing.paired(seconds.get(case, {}), seconds.get(baseline, {}))
 
     def noise(self, batch: int) -> float:
@@ -88,14 +88,15 @@ class Result:
     def standing(self, batch: int) -> Standing:
         """Who is fastest among the rules."""
         series = {
-            method: self.measured.seconds.get(self.of_method(method, batch), {}) for method in self.options.methods
+            discretization: self.measured.seconds.get(self.of_discretization(discretization, batch), {})
+            for discretization in self.options.discretizations
         }
         return pairing.standing({name: own for name, own in series.items() if own}, BASELINE, self.noise(batch))
 
     def differs_from_baseline(self, case: Case) -> bool:
         """Whether a difference may be claimed."""
         ratio = self.to_baseline(case)
-        others = len(self.options.methods) - 1
+        others = len(self.options.discretizations) - 1
         return ratio is not None and pairing.beyond_noise(ratio, self.noise(case.batch), max(1, others))
 
     def scenarios(self) -> dict[str, int]:
@@ -107,11 +108,14 @@ class Result:
         """What is promised about the throughput of every rule, relative to the baseline's."""
         checks = []
         for batch in self.batch_sizes:
-            ratios = {method: self.to_baseline(self.of_method(method, batch)) for method in self.options.methods[1:]}
-            gains = {method: ratio.inverse() for method, ratio in ratios.items() if ratio}
+            ratios = {
+                discretization: self.to_baseline(self.of_discretization(discretization, batch))
+                for discretization in self.options.discretizations[1:]
+            }
+            gains = {discretization: ratio.inverse() for discretization, ratio in ratios.items() if ratio}
             name = f"batch {batch}, throughput : {BASELINE}'s"
             if self.options.training:
-                bil = {method: gain for method, gain in gains.items() if method == "bil"}
+                bil = {discretization: gain for discretization, gain in gains.items() if discretization == "bil"}
                 checks.append(worst(f"{name}, bil", "≥", 1.0, bil, digits=3))
             bound = 0.95 if self.options.training else 0.97
             checks.append(worst(f"{name}, worst rule", "≥", bound, gains, digits=3))
@@ -121,9 +125,9 @@ class Result:
 def candidates(options: Options) -> list[Candidate]:
     """The rules, the baseline once more, then the peers."""
     model, peer = options.model, PEERS.get(options.model)
-    rules = [Candidate(model, method) for method in options.methods]
+    rules = [Candidate(model, discretization) for discretization in options.discretizations]
     found = [*rules, replace(rules[0], again=True)]
-    if not options.training and choose("auto", torch.device(options.device), METHODS[BASELINE]) != "reference":
+    if not options.training and choose("auto", torch.device(options.device), DISCRETIZATIONS[BASELINE]) != "reference":
         found.append(replace(rules[0], backend="reference"))
     if options.compile:
         found.append(replace(rules[0], compiled=True))
@@ -149,13 +153,16 @@ def plan(options: Options) -> list[Case]:
 
 def run(options: Options, command: str, report: Report) -> Result:
     """Measure all of it."""
-    facts = describe(options.device, options.methods)
+    facts = describe(options.device, options.discretizations)
     return Result(options, command, today(), facts, measuring.measure(plan(options), options.rounds, report))
 
 
-def describe(device: str, methods: Sequence[str]) -> dict[str, Any]:
+def describe(device: str, discretizations: Sequence[str]) -> dict[str, Any]:
     """The machine, and the backend that computes each rule on it."""
-    backends = {method: str(choose("auto", torch.device(device), METHODS[method])) for method in methods}
+    backends = {
+        discretization: str(choose("auto", torch.device(device), DISCRETIZATIONS[discretization]))
+        for discretization in discretizations
+    }
     return machine.describe(device, "timm") | {"backends": backends, "environment": measuring.KEEP_MEMORY}
 
 

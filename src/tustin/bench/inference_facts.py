@@ -75,7 +75,7 @@ def from_facts(facts: Mapping[str, Any]) -> Result:
     """The result that `as_facts` was given; ValueError if it is not one."""
     try:
         told = dict(facts["options"])
-        options = Options(**told | {name: tuple(told[name]) for name in ("methods", "batch_sizes")})
+        options = Options(**told | {name: tuple(told[name]) for name in ("discretizations", "batch_sizes")})
         measured = Measured(rounds=facts["rounds"])
         for entry in facts["cases"]:
             case = _case_from(entry)

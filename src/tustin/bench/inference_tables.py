@@ -70,7 +70,7 @@ def conclusions(result: Result) -> list[Table]:
 
 
 def fastest_table(result: Result) -> Table:
-    """Table "Fastest method per batch size" of the paper, with ties."""
+    """Table "Fastest rule per batch size" of the paper, with ties."""
     with_paper = result.options.model == PAPER_MODEL
     header = ["batch size", "fastest", "ms per image", "images/s", "runner-up", "ahead of it", "beyond noise"]
     header += [f"{A100}: {name}" for name in ("fastest", "ms per image", "images/s")] if with_paper else []
@@ -97,12 +97,12 @@ def _paper_cells(batch: int) -> list[str]:
     told = FASTEST.get(batch)
     if told is None:
         return [NOTHING] * 3
-    return [told.method, f"{told.milliseconds_per_image:.2f}", f"{told.images_per_second:.2f}"]
+    return [told.discretization, f"{told.milliseconds_per_image:.2f}", f"{told.images_per_second:.2f}"]
 
 
 def _fastest_cells(result: Result, batch: int) -> list[str]:
     found = result.standing(batch)
-    seconds = statistics.median(result.calls(result.of_method(found.fastest, batch)))
+    seconds = statistics.median(result.calls(result.of_discretization(found.fastest, batch)))
     ahead = change_text(found.margin) if found.margin else NOTHING
     won = "yes" if len(found.tied) == 1 and found.runner_up else "no"
     return [
@@ -129,7 +129,7 @@ def scenarios_table(result: Result) -> Table:
     rows = []
     for scenario, batch in result.scenarios().items():
         found = result.standing(batch)
-        case = result.of_method(found.fastest, batch)
+        case = result.of_discretization(found.fastest, batch)
         seconds = statistics.median(result.calls(case))
         performance = f"{number(1e3 * seconds)} ms" if batch == 1 else f"{number(batch / seconds)} images/s"
         ratio = result.to_baseline(case)
@@ -137,7 +137,7 @@ def scenarios_table(result: Result) -> Table:
         cells = [str(batch), _winner(found), performance, gain, "yes" if result.differs_from_baseline(case) else "no"]
         if with_paper:
             told = SCENARIOS[scenario]
-            cells += [str(told.batch), told.method, told.performance, told.improvement]
+            cells += [str(told.batch), told.discretization, told.performance, told.improvement]
         rows.append((scenario, *cells))
     missing = (
         "" if BALANCED in result.batch_sizes else f" Batch size {BALANCED}, the balanced scenario, was not measured."
@@ -159,7 +159,7 @@ def relative_table(result: Result) -> Table:
 
     def cell(case: Case) -> str:
         ratio = result.to_baseline(case)
-        if ratio is None or case == result.of_method(BASELINE, case.batch):
+        if ratio is None or case == result.of_discretization(BASELINE, case.batch):
             return "1" if ratio else NOTHING
         return ratio_text(ratio)
 

@@ -35,7 +35,7 @@ MULTIPLICATIONS = {
     "rk4": 9,  # as rk4_raw, and the limited input
     "rk4_raw": 8,  # z, a cubic (3), B·u, the recurrence (2), the output
 }
-"""Multiplications, fused with an addition or not, per update of a state in the forward pass of csrc/methods.hpp, where
+"""Multiplications, fused with an addition or not, per update of a state in the forward pass of csrc/rules.hpp, where
 no e^z leaves the normal numbers; the output is y += C·h. The inner loops that GCC 12 makes of it have exactly these."""
 DIVISIONS = {"bil": 1}
 
@@ -49,9 +49,9 @@ class Limits:
     copy: float
     """Bytes read plus bytes written per second."""
 
-    def attainable(self, method: str) -> float:
+    def attainable(self, discretization: str) -> float:
         """Updates of a state per second, if each of its multiplications took as long as one of the matrix product."""
-        return self.gemm / (2 * MULTIPLICATIONS[method])
+        return self.gemm / (2 * MULTIPLICATIONS[discretization])
 
 
 GEMM, GEMM_ONE_THREAD, COPY = "gemm", "gemm_one_thread", "copy"
@@ -89,7 +89,7 @@ def limits_from(gemm_seconds: float, copy_seconds: float) -> Limits:
 class Rate:
     """How one rule's forward pass stands to the limits."""
 
-    method: str
+    discretization: str
     updates: float
     """Updates of a state per second."""
     gemm_ratio: float
@@ -106,9 +106,9 @@ def rate(cell: Cell, seconds: float, limits: Limits) -> Rate:
     updates = cell.updates / seconds
     per_token = 3 * getattr(torch, cell.dtype).itemsize  # u and delta in, the output out; B and C are few
     traffic = updates / N * per_token
-    attainable = limits.attainable(cell.method)
+    attainable = limits.attainable(cell.discretization)
     return Rate(
-        method=cell.method,
+        discretization=cell.discretization,
         updates=updates,
         gemm_ratio=limits.gemm / updates,
         attainable=attainable,

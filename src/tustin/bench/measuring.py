@@ -120,7 +120,7 @@ _OUT_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory", "ended with code 
 
 def _plain(candidate: Candidate) -> Candidate:
     """The one whose memory is measured, and tells for how many images there is room."""
-    return Candidate(candidate.model, candidate.method)
+    return Candidate(candidate.model, candidate.discretization)
 
 
 def _left_out(case: Case, found: Measured) -> bool:

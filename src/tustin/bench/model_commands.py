@@ -33,7 +33,7 @@ them in its report.
 
 examples:
   tustin bench inference
-  tustin bench inference --methods zoh,bil --batch-sizes 1,8 --rounds 12
+  tustin bench inference --discretizations zoh,bil --batch-sizes 1,8 --rounds 12
   tustin bench inference --device cuda --compile --json inference.json
   tustin bench inference --out runs/study
   tustin bench inference --markdown docs/performance.md --plot docs/images/inference.png"""
@@ -44,7 +44,7 @@ DeiT and the costs that the paper reports. Measured and judged as by 'tustin ben
 
 examples:
   tustin bench train
-  tustin bench train --methods zoh,bil --batch-sizes 4,16 --threads 1
+  tustin bench train --discretizations zoh,bil --batch-sizes 4,16 --threads 1
   tustin bench train --markdown docs/performance.md"""
 
 RESOLUTION_DETAILS = """\
@@ -53,7 +53,7 @@ tokens, the scan does not. Says where the lines cross.
 
 examples:
   tustin bench resolution
-  tustin bench resolution --method zoh --sizes 224,512,1024 --rounds 10
+  tustin bench resolution --discretization zoh --sizes 224,512,1024 --rounds 10
   tustin bench resolution --markdown docs/performance.md --plot docs/images/resolution.png"""
 
 
@@ -62,7 +62,7 @@ examples:
 
 def configure_inference(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
-    _add_methods(parser)
+    _add_discretizations(parser)
     _add_batch_sizes(parser, "1,4,8,16,32, on a GPU up to 512")
     parser.add_argument("--compile", action="store_true", help="also measure zoh and DeiT under torch.compile")
     _add_how(parser)
@@ -71,7 +71,7 @@ def configure_inference(parser: argparse.ArgumentParser) -> None:
 
 def configure_training(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
-    _add_methods(parser)
+    _add_discretizations(parser)
     _add_batch_sizes(parser, "8, on a GPU 64")
     _add_how(parser)
     _add_outputs(parser, files.TRAINING, picture=False)
@@ -79,7 +79,9 @@ def configure_training(parser: argparse.ArgumentParser) -> None:
 
 def configure_resolution(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
-    parser.add_argument("--method", metavar="NAME", type=arguments.method, help="the rule (default: bil)")
+    parser.add_argument(
+        "--discretization", metavar="NAME", type=arguments.discretization, help="the rule (default: bil)"
+    )
     parser.add_argument(
         "--sizes", metavar="A,B", type=arguments.positives, help="sides in pixels (default: 224,384,512,768,1024,1248)"
     )
@@ -91,11 +93,11 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME", type=arguments.vision_mamba, help=f"default: {MODEL}")
 
 
-def _add_methods(parser: argparse.ArgumentParser) -> None:
+def _add_discretizations(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--methods",
+        "--discretizations",
         metavar="A,B",
-        type=arguments.methods,
+        type=arguments.discretizations,
         help="rules with commas between them; zoh is always measured (default: all, the six of the paper)",
     )
 
@@ -157,7 +159,7 @@ def _options(args: argparse.Namespace, training: bool) -> Options:
     default = (TRAINING_BATCH if training else BATCH_SIZES)["cpu" if device == "cpu" else "gpu"]
     return Options(
         model=args.model or MODEL,
-        methods=tuple(dict.fromkeys((BASELINE, *(args.methods or arguments.PAPER_METHODS)))),
+        discretizations=tuple(dict.fromkeys((BASELINE, *(args.discretizations or arguments.PAPER_DISCRETIZATIONS)))),
         batch_sizes=tuple(args.batch_sizes or default),
         device=device,
         threads=args.threads or torch.get_num_threads(),
@@ -170,7 +172,17 @@ def _options(args: argparse.Namespace, training: bool) -> Options:
 def command_line(name: str, args: argparse.Namespace) -> str:
     """The command that makes the same run again."""
     words = [f"tustin bench {name}"]
-    for option in ("model", "method", "methods", "batch_sizes", "sizes", "device", "threads", "rounds", "compile"):
+    for option in (
+        "model",
+        "discretization",
+        "discretizations",
+        "batch_sizes",
+        "sizes",
+        "device",
+        "threads",
+        "rounds",
+        "compile",
+    ):
         value = getattr(args, option, None)
         if value is None or value is False:
             continue
@@ -232,7 +244,7 @@ def run_resolution(args: argparse.Namespace) -> None:
 
     options = resolution.Options(
         model=args.model or MODEL,
-        method=args.method or "bil",
+        discretization=args.discretization or "bil",
         sizes=tuple(args.sizes or resolution.SIZES),
         device=device_of(args),
         threads=args.threads or torch.get_num_threads(),

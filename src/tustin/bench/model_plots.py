@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from ..discretize import METHODS
+from ..discretize import DISCRETIZATIONS
 from ..report.rules_picture import Look, save_figure
 from .inference import BASELINE, Result
 from .models import Candidate
@@ -60,7 +60,11 @@ def _throughput(ax: Axes, result: Result) -> None:
 
 def _relative(ax: Axes, result: Result) -> None:
     """Rules side by side at every batch size; the grey band is what the baseline seems to differ from itself by."""
-    rules = [Candidate(result.options.model, method) for method in result.options.methods if method != BASELINE]
+    rules = [
+        Candidate(result.options.model, discretization)
+        for discretization in result.options.discretizations
+        if discretization != BASELINE
+    ]
     ax.axhline(1, color="0.35", linewidth=1)
     for place, batch in enumerate(result.batch_sizes):
         noise = result.noise(batch)
@@ -95,9 +99,9 @@ def _distances(middles: Sequence[float], intervals: Sequence[tuple[float, float]
 
 
 def _style(candidate: Candidate) -> dict[str, Any]:
-    if candidate.method is None:
+    if candidate.discretization is None:
         return {**_PEER, "marker": "x" if candidate.compiled else "s"}
-    look = Look.number(list(METHODS).index(candidate.method))
+    look = Look.number(list(DISCRETIZATIONS).index(candidate.discretization))
     line = "dotted" if candidate.compiled else "solid"
     return {"color": look.colour, "marker": look.marker, "markersize": 4.5, "linewidth": 1.5, "linestyle": line}
 
@@ -107,7 +111,7 @@ def draw_resolution(result: ResolutionResult) -> Figure:
     left, right = figure.subplots(1, 2)
     _growth(left, result, result.seconds(result.ours), result.seconds(result.peer), 1e3, "ms", "Time of one image")
     _growth(right, result, result.peaks(result.ours), result.peaks(result.peer), 2**-20, "MiB", "Memory beside weights")
-    names = f"{result.options.model} ({result.options.method}) and {result.peer.model}"
+    names = f"{result.options.model} ({result.options.discretization}) and {result.peer.model}"
     figure.suptitle(names, x=0.008, ha="left", fontsize=12, weight="bold")
     return figure
 
@@ -121,9 +125,11 @@ def _growth(
     unit: str,
     title: str,
 ) -> None:
-    look = Look.number(list(METHODS).index(result.options.method))
+    look = Look.number(list(DISCRETIZATIONS).index(result.options.discretization))
     style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "markersize": 4.5, "linewidth": 1.7}
-    ax.plot(list(ours), [scale * value for value in ours.values()], label=f"ViM, {result.options.method}", **style)
+    ax.plot(
+        list(ours), [scale * value for value in ours.values()], label=f"ViM, {result.options.discretization}", **style
+    )
     ax.plot(list(peer), [scale * value for value in peer.values()], label=result.peer.model.split("_patch")[0], **_PEER)
     if (found := crossing(ours, peer)) and found[0]:
         ax.axvspan(*found, color="#009E73", alpha=0.1, linewidth=0, label="where they cross")

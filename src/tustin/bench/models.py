@@ -27,7 +27,7 @@ class Candidate:
     """Who computes."""
 
     model: str
-    method: str | None
+    discretization: str | None
     """The rule of a Vision Mamba; a peer has none."""
     backend: str = "auto"
     """Of the scan."""
@@ -38,7 +38,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        name = self.method or self.model
+        name = self.discretization or self.model
         name += ", reference backend" * (self.backend == "reference") + ", torch.compile" * self.compiled
         return name + " again" * self.again
 
@@ -115,8 +115,8 @@ def _step(model: nn.Module, images: Tensor) -> Callable[[], object]:
 @functools.cache
 def _model(candidate: Candidate, img_size: int, training: bool, device: str) -> nn.Module:
     own: dict[str, Any] = {}
-    if candidate.method:
-        own = {"discretization": candidate.method, "backend": candidate.backend}
+    if candidate.discretization:
+        own = {"discretization": candidate.discretization, "backend": candidate.backend}
     model = _create(candidate.model, img_size, **own).to(device)
     model.load_state_dict(_weights(candidate.model, img_size, device), assign=True)
     model.train(training)

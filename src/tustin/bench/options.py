@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..discretize import METHODS
+from ..discretize import DISCRETIZATIONS
 from ..doctor import no_gpu_because
 from ..ops import native
 from ..ops.accelerator import GPUS
@@ -31,7 +31,7 @@ _DEFAULTS = {"device": DEVICES[0], "dtype": DTYPES[0], "layout": LAYOUTS[0]}
 class Options:
     """One run of the benchmark."""
 
-    methods: tuple[str, ...]
+    discretizations: tuple[str, ...]
     lengths: tuple[int, ...]
     batch_sizes: tuple[int, ...]
     dtype: str
@@ -51,7 +51,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--quick", action="store_true", help="two or three minutes: fewer shapes and repeats, no slow peers"
     )
     parser.add_argument(
-        "--methods", nargs="+", type=arguments.method, metavar="NAME", help="only these rules (default: all)"
+        "--discretizations",
+        nargs="+",
+        type=arguments.discretization,
+        metavar="NAME",
+        help="only these rules (default: all)",
     )
     parser.add_argument(
         "--lengths", nargs="+", type=arguments.positive, metavar="L", help="default: 64 197 785 6085; quick: 197 6085"
@@ -111,7 +115,7 @@ def from_arguments(args: argparse.Namespace) -> Options:
     if args.levels and (args.device != "cpu" or args.markdown):
         raise ValueError("--levels compares what the native backend has: on the CPU, without --markdown")
     return Options(
-        methods=tuple(dict.fromkeys(args.methods or METHODS)),
+        discretizations=tuple(dict.fromkeys(args.discretizations or DISCRETIZATIONS)),
         lengths=tuple(sorted(set(args.lengths or ((197, 6085) if args.quick else (64, 197, 785, 6085))))),
         batch_sizes=tuple(sorted(set(args.batch_sizes or ((8,) if args.quick else (1, 8))))),
         dtype=args.dtype,
@@ -131,7 +135,7 @@ def command_line(args: argparse.Namespace) -> str:
     names = (
         "device",
         "quick",
-        "methods",
+        "discretizations",
         "lengths",
         "batch_sizes",
         "dtype",

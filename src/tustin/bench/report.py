@@ -72,12 +72,12 @@ def left_out(result: Result) -> list[str]:
     for cell, reason in result.skipped.items():
         if _reason_for_all(result, cell.backend):
             continue
-        alike = [c for c in result.skipped if replace(c, method=cell.method) == cell]
+        alike = [c for c in result.skipped if replace(c, discretization=cell.discretization) == cell]
         if cell is alike[0]:
             which = (
                 f" of {len(alike)} rules"
                 if len(alike) > 1
-                else f" of {cell.method}"
+                else f" of {cell.discretization}"
                 if _has_rules(cell.backend)
                 else ""
             )
@@ -103,7 +103,7 @@ def _reason_for_all(result: Result, backend: str) -> str | None:
 
 def _grid(result: Result, batch: int, lengths: Sequence[int], backward: bool) -> Table:
     base = replace(focus(result.options), batch=batch, backward=backward)
-    lines = [replace(base, method=method) for method in result.options.methods]
+    lines = [replace(base, discretization=discretization) for discretization in result.options.discretizations]
     lines += [replace(base, fused=True), *(replace(line, backend="reference") for line in lines)]
     peer = peer_of(base)
     lines += [replace(base, backend=COMPILED), replace(peer, backend=PEER_KEEPING), peer]
@@ -135,8 +135,8 @@ def _variants(result: Result, backward: bool) -> Table:
     base = replace(focus(result.options), backward=backward)
     kinds = [*variants(base)]
     rows = []
-    for method in result.options.methods:
-        cell = replace(base, method=method)
+    for discretization in result.options.discretizations:
+        cell = replace(base, discretization=discretization)
         if cell not in result.timings:
             continue
         seconds = result.timings[cell].median
@@ -145,7 +145,7 @@ def _variants(result: Result, backward: bool) -> Table:
         others.append(long.scaled(cell.L / LONG) if long else None)
         updates = f"{cell.updates / seconds / 1e9:.2f}"
         entries = [f"{other.median:.2f}" if other else "–" for other in others]
-        rows.append((method, f"{number(seconds * 1e3)}", updates, *entries))
+        rows.append((discretization, f"{number(seconds * 1e3)}", updates, *entries))
     return Table(
         title=f"{base.backend.title()}, {base.mode}, batch {base.batch}, L {base.L}: what else it costs",
         header=("", "ms", "10⁹/s", *kinds, f"a token at L {LONG}"),
@@ -158,10 +158,10 @@ def _levels(result: Result, rows: dict[str, dict[str, Cell]]) -> Table:
     best, *others = result.options.levels
     some = next(iter(rows.values()))[best]
     entries = []
-    for method, cells in rows.items():
+    for discretization, cells in rows.items():
         ratios = [result.ratio(cells[level], cells[best]) for level in others]
         texts = [_with_interval(ratio) if ratio else "–" for ratio in ratios]
-        entries.append((method, number(result.timings[cells[best]].median * 1e3), *texts))
+        entries.append((discretization, number(result.timings[cells[best]].median * 1e3), *texts))
     return Table(
         title=f"Instruction sets: {some.mode}, batch {some.batch}, L {some.L}, {some.threads} thread"
         + "s" * (some.threads > 1),
@@ -197,8 +197,9 @@ def _rates(result: Result) -> Table:
     base = focus(result.options)
     rows = [
         (
-            rate.method,
-            f"{machine.MULTIPLICATIONS[rate.method]}{' + div' if machine.DIVISIONS.get(rate.method) else ''}",
+            rate.discretization,
+            f"{machine.MULTIPLICATIONS[rate.discretization]}"
+            f"{' + div' if machine.DIVISIONS.get(rate.discretization) else ''}",
             f"{rate.attainable / 1e9:.2f}",
             f"{rate.updates / 1e9:.2f}",
             f"{rate.share:.0%}",
@@ -240,7 +241,7 @@ def check_texts(check: Check) -> tuple[str, ...]:
 def _line_name(cell: Cell) -> str:
     if not _has_rules(cell.backend):
         return f"{cell.backend}{', fused' if cell.fused else ''}"
-    return f"{_backend_name(cell.backend)} {cell.method}{', fused' if cell.fused else ''}"
+    return f"{_backend_name(cell.backend)} {cell.discretization}{', fused' if cell.fused else ''}"
 
 
 def _has_rules(backend: str) -> bool:

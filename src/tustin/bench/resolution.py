@@ -26,7 +26,7 @@ class Options:
     """One run."""
 
     model: str
-    method: str
+    discretization: str
     sizes: tuple[int, ...]
     device: str
     threads: int
@@ -45,7 +45,7 @@ class Result:
 
     @property
     def ours(self) -> Candidate:
-        return Candidate(self.options.model, self.options.method)
+        return Candidate(self.options.model, self.options.discretization)
 
     @property
     def peer(self) -> Candidate:
@@ -77,7 +77,7 @@ class Result:
 
 def run(options: Options, command: str, report: Report) -> Result:
     """Measure both models at every size."""
-    empty = Result(options, command, today(), describe(options.device, [options.method]), Measured())
+    empty = Result(options, command, today(), describe(options.device, [options.discretization]), Measured())
     cases = [empty.case(candidate, size) for size in options.sizes for candidate in (empty.ours, empty.peer)]
     measured = measuring.measure(cases, options.rounds, report)
     return Result(options, command, empty.date, empty.machine, measured)
@@ -100,8 +100,8 @@ def summary(result: Result) -> str:
     """Where and how it was measured."""
     options = result.options
     return (
-        f"{machine.where(result.machine, options.threads)}; {result.date}. {options.model} with {options.method} and "
-        f"{result.peer.model}, inference of one image, float32; {how(result.measured, options.device)}"
+        f"{machine.where(result.machine, options.threads)}; {result.date}. "
+        f"{options.model} with {options.discretization} and {result.peer.model}, inference of one image, float32; {how(result.measured, options.device)}"
         f"{machine.busy(result.machine)}."
     )
 
@@ -138,7 +138,7 @@ def tables(result: Result) -> list[Table]:
         ms = [number(1e3 * times[c][size]) if size in times[c] else NOTHING for c in (ours, peer)]
         mib = [memory_text(peaks[c].get(size)) for c in (ours, peer)]
         rows.append((f"{size} px", str(tokens), *ms, _ratio(ratio), *mib))
-    names = result.options.method, result.peer.model.split("_patch")[0]
+    names = result.options.discretization, result.peer.model.split("_patch")[0]
     header = ("image", "tokens", f"{names[0]} (ms)", f"{names[1]} (ms)", f"{names[1]} : {names[0]}")
     return [
         Table(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .. import __version__
-from ..discretize import METHODS
+from ..discretize import DISCRETIZATIONS
 from ..ops.scan import BACKENDS
 from . import machine, timing, workloads
 from .checks import LONG, Check, check_all
@@ -92,14 +92,19 @@ class Result:
         """How the native forward pass of every rule stands to the limits, at the shape of the focus."""
         if self.options.device != "cpu" or self.options.levels:
             return []
-        cells = [replace(focus(self.options), method=method) for method in self.options.methods]
+        cells = [
+            replace(focus(self.options), discretization=discretization)
+            for discretization in self.options.discretizations
+        ]
         return [machine.rate(c, self.timings[c].median, self.limits) for c in cells if c in self.timings]
 
     def checks(self) -> list[Check]:
         """The promises, where this run has what they are about."""
         if self.options.device != "cpu" or self.options.levels:
             return []
-        return check_all(focus(self.options), self.options.methods, self.timings.get, self.limit_timings[machine.GEMM])
+        return check_all(
+            focus(self.options), self.options.discretizations, self.timings.get, self.limit_timings[machine.GEMM]
+        )
 
 
 def focus(options: Options) -> Cell:
@@ -108,7 +113,7 @@ def focus(options: Options) -> Cell:
     L = min(options.lengths, key=lambda length: abs(length - FOCUS_L))
     return Cell(
         backend="native" if options.device == "cpu" else "triton",
-        method=options.methods[0],
+        discretization=options.discretizations[0],
         batch=batch,
         L=L,
         backward=False,
@@ -142,7 +147,7 @@ def plan(options: Options) -> list[Cell]:
         for L in options.lengths:
             for backward in (False, True):
                 base = replace(center, batch=batch, L=L, backward=backward)
-                own = [replace(base, method=method) for method in options.methods]
+                own = [replace(base, discretization=discretization) for discretization in options.discretizations]
                 peer = peer_of(base)
                 fused = replace(base, fused=True)
                 cells += [*own, fused, peer, peer_of(fused), replace(peer, backend=PEER_KEEPING)]
@@ -160,11 +165,11 @@ def level_cells(options: Options) -> list[dict[str, dict[str, Cell]]]:
     base = focus(options)
     return [
         {
-            method: {
-                level: replace(base, backward=backward, threads=threads, method=method, level=level)
+            discretization: {
+                level: replace(base, backward=backward, threads=threads, discretization=discretization, level=level)
                 for level in options.levels
             }
-            for method in options.methods
+            for discretization in options.discretizations
         }
         for backward in (False, True)
         for threads in sorted({1, options.threads})
@@ -282,7 +287,7 @@ def _impossible(cell: Cell) -> str | None:
     if reason := workloads.missing(cell.backend):
         return reason
     if cell.backend in BACKENDS:
-        return BACKENDS[cell.backend].refuses(torch.device(cell.device), METHODS[cell.method])
+        return BACKENDS[cell.backend].refuses(torch.device(cell.device), DISCRETIZATIONS[cell.discretization])
     return None
 
 

@@ -36,7 +36,7 @@ def _steps(result: Result, batch: int) -> Table:
 def _row(result: Result, candidate: Candidate, batch: int) -> tuple[str, ...]:
     case = result.case(candidate, batch)
     calls, ratio = result.calls(case), result.to_baseline(case)
-    is_baseline = case == result.of_method(BASELINE, batch)
+    is_baseline = case == result.of_discretization(BASELINE, batch)
     if not calls or ratio is None:
         return (candidate.name, *[NOTHING] * 6)
     seconds = statistics.median(calls)
@@ -53,7 +53,7 @@ def _row(result: Result, candidate: Candidate, batch: int) -> tuple[str, ...]:
 
 def _paper(candidate: Candidate) -> str:
     gains = PAPER["cifar100"].gains or {}
-    told = gains.get(candidate.method or "")
+    told = gains.get(candidate.discretization or "")
     if told is None or told.throughput is None or candidate.again:
         return NOTHING
     return f"{signed(told.throughput, 2)} %"

@@ -175,7 +175,7 @@ _NOBODY = Candidate("", None)
 def _work(key: Key) -> Key:
     """The same for all that only differ in who does it."""
     if isinstance(key, Cell):
-        return replace(key, method="", level="")
+        return replace(key, discretization="", level="")
     return replace(key, candidate=_NOBODY) if isinstance(key, Case) else key
 
 

@@ -40,7 +40,7 @@ class Cell:
 
     backend: str
     """A backend of `selective_scan`, "compiled" for torch.compile of the reference, or the peer."""
-    method: str
+    discretization: str
     batch: int
     L: int
     backward: bool
@@ -67,9 +67,9 @@ def peer_of(cell: Cell) -> Cell:
     """The peer's measurement for the same work, in the layout that is its own; mambapy takes no half precision."""
     if cell.device != "cpu":
         dtype = "float32" if cell.dtype == "float64" else cell.dtype
-        return replace(cell, backend=GPU_PEER, method="mamba", dtype=dtype, layout="token-last")
+        return replace(cell, backend=GPU_PEER, discretization="mamba", dtype=dtype, layout="token-last")
     dtype = "float64" if cell.dtype == "float64" else "float32"
-    return replace(cell, backend=PEER, method="mamba", dtype=dtype, layout="channel-last", fused=False)
+    return replace(cell, backend=PEER, discretization="mamba", dtype=dtype, layout="channel-last", fused=False)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def make_call(cell: Cell) -> Callable[[], object]:
 def _own_scan(cell: Cell) -> tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]:
     inputs = make_inputs(cell.batch, cell.L, cell.dtype, cell.layout, cell.device)
     backend = "reference" if cell.backend == COMPILED else cell.backend
-    options: dict[str, Any] = {"method": cell.method, "backend": backend, "delta_softplus": cell.fused}
+    options: dict[str, Any] = {"discretization": cell.discretization, "backend": backend, "delta_softplus": cell.fused}
     scan: Callable[..., Any] = functools.partial(_scan_on if cell.level else selective_scan, **options)
     if cell.level:
         scan = functools.partial(scan, cell.level)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import METHODS, Method, __version__, predict
+from .. import DISCRETIZATIONS, Discretization, __version__, predict
 from ..bench import model_commands as models_bench
 from ..study import command as study
 from ..support.files import write_text
@@ -130,7 +130,8 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog="tustin",
         description="State-space models whose discretization is a part you choose.",
-        epilog="examples:\n  tustin methods\n  tustin doctor --json\n\n'tustin COMMAND --help' says more about each.",
+        epilog="examples:\n  tustin discretizations\n  tustin doctor --json\n\n"
+        "'tustin COMMAND --help' says more about each.",
         parents=[shared],
         **options,
     )
@@ -198,10 +199,10 @@ def print_drawn(draw: Callable[[Console], None]) -> None:
     sys.stdout.write(text.encode(encoding, errors="replace").decode(encoding))  # a terminal without Greek letters
 
 
-# --- tustin methods ---------------------------------------------------------------------------------------------------
+# --- tustin rules ---------------------------------------------------------------------------------------------------
 
 
-def _configure_methods(parser: argparse.ArgumentParser) -> None:
+def _configure_discretizations(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
     parser.add_argument(
         "--plot", metavar="FILE", type=_picture_path, help="also draw what the rules do into FILE (.png, .svg or .pdf)"
@@ -218,35 +219,42 @@ def _picture_path(text: str) -> Path:
     return Path(text)
 
 
-def _run_methods(args: argparse.Namespace) -> None:
+def _run_discretizations(args: argparse.Namespace) -> None:
     if args.plot:  # first: if it cannot be written, the error stands alone
         from ..report import rules_picture as picture
 
-        picture.save(args.plot, list(METHODS.values()))
+        picture.save(args.plot, list(DISCRETIZATIONS.values()))
     if args.json:
-        print_json({"tustin": __version__, "methods": [method_facts(method) for method in METHODS.values()]})
+        print_json(
+            {
+                "tustin": __version__,
+                "discretizations": [
+                    discretization_facts(discretization) for discretization in DISCRETIZATIONS.values()
+                ],
+            }
+        )
     else:
-        print_rich(lambda width: [*_methods_tables(width), _METHODS_LEGEND])
+        print_rich(lambda width: [*_discretizations_tables(width), _DISCRETIZATIONS_LEGEND])
     if args.plot:
         print(f"tustin: wrote {args.plot}", file=sys.stderr)
 
 
-def method_facts(method: Method) -> dict[str, Any]:
+def discretization_facts(discretization: Discretization) -> dict[str, Any]:
     """What a rule declares about itself, as plain data."""
     return {
-        "name": method.name,
-        "alpha": method.alpha,
-        "betas": list(method.betas),
-        "samples": method.taps,
-        "order": method.order,
-        "held_order": method.held_order,
-        "stable": list(method.stable),
-        "exact_equilibrium": method.exact_equilibrium,
-        "source": method.source,
+        "name": discretization.name,
+        "alpha": discretization.alpha,
+        "betas": list(discretization.betas),
+        "samples": discretization.taps,
+        "order": discretization.order,
+        "held_order": discretization.held_order,
+        "stable": list(discretization.stable),
+        "exact_equilibrium": discretization.exact_equilibrium,
+        "source": discretization.source,
     }
 
 
-def _methods_tables(width: int) -> list[Any]:
+def _discretizations_tables(width: int) -> list[Any]:
     """One table where there is room for it; otherwise the formulas first, then the facts."""
     from rich import box
     from rich.table import Table
@@ -259,8 +267,8 @@ def _methods_tables(width: int) -> list[Any]:
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
         for header in columns:
             table.add_column(header, style="bold" if header == "name" else None, no_wrap=header == "name")
-        for method in METHODS.values():
-            table.add_row(*(describe(method) for describe in columns.values()))
+        for discretization in DISCRETIZATIONS.values():
+            table.add_row(*(describe(discretization) for describe in columns.values()))
         tables += [table, ""]
     return tables
 
@@ -271,42 +279,44 @@ def _interval(low: float, high: float) -> str:
     return f"{left}, {right}".replace("-", "−")
 
 
-def _betas(method: Method) -> str:
-    if method.taps == 1:
-        return method.betas[0]
-    return "\n".join(f"u_{f'{{k−{j}}}' if j else 'k'}: {formula}" for j, formula in enumerate(method.betas))
+def _betas(discretization: Discretization) -> str:
+    if discretization.taps == 1:
+        return discretization.betas[0]
+    return "\n".join(f"u_{f'{{k−{j}}}' if j else 'k'}: {formula}" for j, formula in enumerate(discretization.betas))
 
 
-_FORMULA_COLUMNS: dict[str, Callable[[Method], str]] = {
-    "name": lambda method: method.name,
-    "α": lambda method: method.alpha,
+_FORMULA_COLUMNS: dict[str, Callable[[Discretization], str]] = {
+    "name": lambda discretization: discretization.name,
+    "α": lambda discretization: discretization.alpha,
     "β": _betas,
 }
-_FACT_COLUMNS: dict[str, Callable[[Method], str]] = {
-    "samples": lambda method: str(method.taps),
-    "order,\nsmooth\ninput": lambda method: str(method.order),
-    "order,\nheld\ninput": lambda method: "exact" if math.isinf(method.held_order) else f"{method.held_order:g}",
-    "stable\nfor z in": lambda method: _interval(*method.stable),
-    "exact\nequi-\nlibrium": lambda method: "yes" if method.exact_equilibrium else "no",
-    "source": lambda method: method.source,
+_FACT_COLUMNS: dict[str, Callable[[Discretization], str]] = {
+    "samples": lambda discretization: str(discretization.taps),
+    "order,\nsmooth\ninput": lambda discretization: str(discretization.order),
+    "order,\nheld\ninput": lambda discretization: (
+        "exact" if math.isinf(discretization.held_order) else f"{discretization.held_order:g}"
+    ),
+    "stable\nfor z in": lambda discretization: _interval(*discretization.stable),
+    "exact\nequi-\nlibrium": lambda discretization: "yes" if discretization.exact_equilibrium else "no",
+    "source": lambda discretization: discretization.source,
 }
 
-_METHODS_LEGEND = """\
+_DISCRETIZATIONS_LEGEND = """\
 One step of h' = A·h + B·u is h_k = α·h_{k−1} + β·B·u_k, where z = Δ·A.
 φ1(z) = (e^z − 1)/z, φ2(z) = (φ1(z) − 1)/z, φ3(z) = (φ2(z) − 1/2)/z, and so on.
 order: the power of Δ with which the error falls, for a smooth input and for one
 that really is held over each step; 0 means that it does not fall.
 exact equilibrium: a constant input settles where the continuous system does."""
 
-_METHODS_DETAILS = """\
---json prints {"tustin": version, "methods": [...]}: name, alpha, betas (one formula per input sample, newest first),
-samples, order, held_order, stable ([low, high] for z), exact_equilibrium, source. JSON has no infinity: such a number
+_DISCRETIZATIONS_DETAILS = """\
+--json prints {"tustin": version, "discretizations": [...]}: name, alpha, betas (one formula per input sample, newest
+first), samples, order, held_order, stable ([low, high] for z), exact_equilibrium, source. JSON has no infinity: such a number
 is the string "inf" or "-inf", which Python's float() reads back. A held_order of "inf" means exact.
 
 examples:
-  tustin methods
-  tustin methods --plot methods.png
-  tustin methods --json --plot methods.svg > methods.json"""
+  tustin discretizations
+  tustin discretizations --plot discretizations.png
+  tustin discretizations --json --plot discretizations.svg > discretizations.json"""
 
 
 # --- tustin doctor ----------------------------------------------------------------------------------------------------
@@ -419,7 +429,7 @@ as [party, round, lap, seconds]; times_faster_than_mambapy, or _mamba_ssm; skipp
 examples:
   tustin bench scan
   tustin bench scan --quick --json scan.json
-  tustin bench scan --methods mamba bil --lengths 197 --batch-sizes 1 8 --threads 1
+  tustin bench scan --discretizations mamba bil --lengths 197 --batch-sizes 1 8 --threads 1
   tustin bench scan --device cuda
   tustin bench scan --levels
   tustin bench scan --markdown docs/performance.md"""
@@ -545,11 +555,11 @@ COMMANDS = {
     command.name: command
     for command in (
         Command(
-            "methods",
+            "discretizations",
             "list the discretization rules and what they do",
-            _METHODS_DETAILS,
-            _configure_methods,
-            _run_methods,
+            _DISCRETIZATIONS_DETAILS,
+            _configure_discretizations,
+            _run_discretizations,
         ),
         Command(
             "doctor",

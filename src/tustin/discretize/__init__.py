@@ -1,7 +1,7 @@
 """WHAT a step of the state-space model computes: the discretization rules, one short file each."""
 
 from .apply import discretize
-from .base import METHODS, Coefficients, Method, get_method, register
+from .base import DISCRETIZATIONS, Coefficients, Discretization, get_discretization, register
 from .bil import BIL
 from .foh import FOH
 from .hoh import HOH, HOH3, higher_order_hold
@@ -13,11 +13,11 @@ from .zoh import ZOH
 
 __all__ = [
     "BUILT_IN",
-    "METHODS",
+    "DISCRETIZATIONS",
     "Coefficients",
-    "Method",
+    "Discretization",
     "discretize",
-    "get_method",
+    "get_discretization",
     "higher_order_hold",
     "phi",
     "register",
@@ -26,5 +26,5 @@ __all__ = [
 BUILT_IN = (MAMBA, ZOH, FOH, BIL, POL, HOH, HOH3, RK4, RK4_RAW)
 """The rules that come with the package, in the order of every table."""
 
-for _method in BUILT_IN:
-    register(_method)
+for _discretization in BUILT_IN:
+    register(_discretization)

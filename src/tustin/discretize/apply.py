@@ -3,10 +3,12 @@
 import torch
 from torch import Tensor
 
-from .base import Method, get_method
+from .base import Discretization, get_discretization
 
 
-def discretize(A: Tensor, B: Tensor, delta: Tensor | float, method: str | Method = "mamba") -> tuple[Tensor, ...]:
+def discretize(
+    A: Tensor, B: Tensor, delta: Tensor | float, discretization: str | Discretization = "mamba"
+) -> tuple[Tensor, ...]:
     """(Ā, B̄) of h' = Ah + Bu with diagonal A: the recurrence is h_k = Ā_k·h_{k−1} + B̄_k·u_k.
 
     Two forms, told apart by the step:
@@ -18,7 +20,7 @@ def discretize(A: Tensor, B: Tensor, delta: Tensor | float, method: str | Method
     A rule that weighs p input samples returns p matrices after Ā, newest first:
     h_k = Ā_k·h_{k−1} + Σ_j B̄_{j,k}·u_{k−j}.
     """
-    rule = get_method(method)
+    rule = get_discretization(discretization)
     delta = torch.as_tensor(delta, dtype=A.dtype, device=A.device)
     per_token = delta.ndim == 3 and A.ndim == 2
     if per_token:

@@ -22,12 +22,12 @@ from ..support.names import unknown
 Coefficients: TypeAlias = tuple[Tensor, tuple[Tensor, ...]]
 """α and one β per input sample, newest first."""
 
-METHODS: dict[str, Method] = {}
+DISCRETIZATIONS: dict[str, Discretization] = {}
 """Every registered rule by name."""
 
 
 @dataclass(frozen=True)
-class Method:
+class Discretization:
     """A discretization rule and the facts it declares about itself.
 
     The facts are data: the tables, the documentation and the tests read them, and `register` refuses a rule
@@ -66,70 +66,71 @@ class Method:
         return alpha.to(z.dtype), tuple(beta.to(z.dtype) for beta in betas)
 
 
-def register(method: Method) -> Method:
-    """Check the facts of `method`, then make it available everywhere under its name."""
-    if not method.name.isidentifier():
-        raise ValueError(f"a discretization's name must be a plain identifier, got {method.name!r}")
-    if method.name in METHODS:
-        raise ValueError(f"a discretization named {method.name!r} is already registered")
-    _check_facts(method)
-    METHODS[method.name] = method
-    return method
+def register(discretization: Discretization) -> Discretization:
+    """Check the facts of `discretization`, then make it available everywhere under its name."""
+    if not discretization.name.isidentifier():
+        raise ValueError(f"a discretization's name must be a plain identifier, got {discretization.name!r}")
+    if discretization.name in DISCRETIZATIONS:
+        raise ValueError(f"a discretization named {discretization.name!r} is already registered")
+    _check_facts(discretization)
+    DISCRETIZATIONS[discretization.name] = discretization
+    return discretization
 
 
-def get_method(method: str | Method) -> Method:
-    """The rule called `method`; a Method passes through."""
-    if isinstance(method, Method):
-        return method
-    if not isinstance(method, str) or method not in METHODS:
-        raise ValueError(unknown("method", method, list(METHODS)))
-    return METHODS[method]
+def get_discretization(discretization: str | Discretization) -> Discretization:
+    """The rule called `discretization`; a Discretization passes through."""
+    if isinstance(discretization, Discretization):
+        return discretization
+    if not isinstance(discretization, str) or discretization not in DISCRETIZATIONS:
+        raise ValueError(unknown("discretization", discretization, list(DISCRETIZATIONS)))
+    return DISCRETIZATIONS[discretization]
 
 
-def _check_facts(method: Method) -> None:
+def _check_facts(discretization: Discretization) -> None:
     """Raise unless every declared fact holds on a grid of steps, in float64."""
 
     def insist(true: bool, claim: str) -> None:
         if not true:
-            raise ValueError(f"discretization {method.name!r}: {claim}")
+            raise ValueError(f"discretization {discretization.name!r}: {claim}")
 
     z = torch.cat([torch.zeros(1), -torch.logspace(-6, 1.9, 80)]).double()
     delta = torch.tensor([[1e-3], [0.1], [1.0], [10.0]], dtype=torch.float64)
-    alpha, betas = method(delta, z)
+    alpha, betas = discretization(delta, z)
     insist(
-        isinstance(betas, tuple) and len(betas) == method.taps > 0,
-        f"declares {method.taps} input samples, so coefficients must return that many β in a tuple",
+        isinstance(betas, tuple) and len(betas) == discretization.taps > 0,
+        f"declares {discretization.taps} input samples, so coefficients must return that many β in a tuple",
     )
     insist(
         all(bool(c.isfinite().all()) for c in (alpha, *betas)),
         "a coefficient is not finite for some z in [-80, 0]",
     )
 
-    low, high = method.stable
+    low, high = discretization.stable
     insist(low < high, f"declares the empty stability interval [{low}, {high}]")
     ends = [(end, outwards) for end, outwards in ((low, -1), (high, 1)) if math.isfinite(end)]
     inside = torch.cat([z[(z >= low) & (z <= high)], z.new_tensor([end for end, _ in ends])])
-    exceeds = method(delta, inside)[0].abs() > 1 + 1e-12
+    exceeds = discretization(delta, inside)[0].abs() > 1 + 1e-12
     insist(not exceeds.any(), f"|α| exceeds 1 inside its interval [{low:g}, {high:g}]")
     for end, outwards in ends:
         beyond = z.new_tensor([end + outwards * 1e-3 * max(1.0, abs(end))])
         insist(
-            bool((method(delta[0], beyond)[0].abs() > 1).all()), f"|α| ≤ 1 just beyond {end:g}: its interval is larger"
+            bool((discretization(delta[0], beyond)[0].abs() > 1).all()),
+            f"|α| ≤ 1 just beyond {end:g}: its interval is larger",
         )
 
     total = torch.stack([b.expand(delta.numel(), z.numel()) for b in betas]).sum(0)
     settles = bool(torch.allclose(alpha.expand_as(total), 1 + z * total / delta, rtol=0, atol=1e-9))
     insist(
-        settles == method.exact_equilibrium,
-        f"declares exact_equilibrium={method.exact_equilibrium}, but α = 1 + z·Σβ/Δ is {settles}",
+        settles == discretization.exact_equilibrium,
+        f"declares exact_equilibrium={discretization.exact_equilibrium}, but α = 1 + z·Σβ/Δ is {settles}",
     )
 
     small = torch.tensor([1e-7], dtype=torch.float64)  # Δ → 0 at A = −1
-    small_alpha, small_betas = method(small, -small)
+    small_alpha, small_betas = discretization(small, -small)
     consistent = abs(float(sum(small_betas) / small) - 1) < 1e-5
     consistent = consistent and abs(float((small_alpha - 1) / small) + 1) < 1e-5
     insist(
-        consistent == (method.order > 0) == (method.held_order > 0),
-        f"declares order {method.order} (input held: {method.held_order}), but as Δ → 0 it "
+        consistent == (discretization.order > 0) == (discretization.held_order > 0),
+        f"declares order {discretization.order} (input held: {discretization.held_order}), but as Δ → 0 it "
         f"{'tends' if consistent else 'does not tend'} to the continuous system",
     )

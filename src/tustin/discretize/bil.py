@@ -4,7 +4,7 @@ from math import inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method
+from .base import Coefficients, Discretization
 
 
 def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
@@ -12,7 +12,7 @@ def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
     return (1 + half) / (1 - half), (delta / (1 - half),)
 
 
-BIL = Method(
+BIL = Discretization(
     name="bil",
     coefficients=_coefficients,
     alpha="(1 + z/2) / (1 − z/2)",

@@ -8,7 +8,7 @@ from math import inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method
+from .base import Coefficients, Discretization
 from .phi import phi
 
 
@@ -16,7 +16,7 @@ def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
     return z.exp(), (delta**2 * phi(2, z),)
 
 
-FOH = Method(
+FOH = Discretization(
     name="foh",
     coefficients=_coefficients,
     alpha="e^z",

@@ -7,13 +7,13 @@ from math import factorial, inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method
+from .base import Coefficients, Discretization
 from .phi import phi
 
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def higher_order_hold(degree: int, name: str | None = None) -> Method:
+def higher_order_hold(degree: int, name: str | None = None) -> Discretization:
     """The paper's hold of any degree, ready to `register` or to pass to the scan."""
     if degree < 0:
         raise ValueError(f"higher_order_hold: degree must be 0 or more, got {degree}")
@@ -24,7 +24,7 @@ def higher_order_hold(degree: int, name: str | None = None) -> Method:
             beta = beta + delta ** (i + 1) * phi(i + 1, z) / factorial(i)
         return z.exp(), (beta,)
 
-    return Method(
+    return Discretization(
         name=name or f"hoh{degree}",
         coefficients=coefficients,
         alpha="e^z",

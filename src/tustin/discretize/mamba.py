@@ -7,14 +7,14 @@ from math import inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method
+from .base import Coefficients, Discretization
 
 
 def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
     return z.exp(), (delta,)
 
 
-MAMBA = Method(
+MAMBA = Discretization(
     name="mamba",
     coefficients=_coefficients,
     alpha="e^z",

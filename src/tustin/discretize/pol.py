@@ -4,7 +4,7 @@ from math import inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method
+from .base import Coefficients, Discretization
 from .phi import phi
 
 
@@ -12,7 +12,7 @@ def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
     return z.exp(), (delta * phi(1, z) + delta**2 * phi(2, z) / 2,)
 
 
-POL = Method(
+POL = Discretization(
     name="pol",
     coefficients=_coefficients,
     alpha="e^z",

@@ -10,7 +10,7 @@ from math import inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method
+from .base import Coefficients, Discretization
 
 Z_STAR = -1.5960716379833216
 """Where 1 + z + z²/2 + z³/6 = α'(z) vanishes."""
@@ -27,7 +27,7 @@ def _limited(delta: Tensor, z: Tensor) -> Coefficients:
     return _raw(delta * shrink, z.where(~beyond, Z_STAR))  # not clamp: at z* itself its gradient is 0
 
 
-RK4 = Method(
+RK4 = Discretization(
     name="rk4",
     coefficients=_limited,
     alpha="1 + z + z²/2 + z³/6 + z⁴/24, step limited to z ≥ −1.596",
@@ -39,7 +39,7 @@ RK4 = Method(
     source="paper, RK4; limiter ours",
 )
 
-RK4_RAW = Method(
+RK4_RAW = Discretization(
     name="rk4_raw",
     coefficients=_raw,
     alpha="1 + z + z²/2 + z³/6 + z⁴/24",

@@ -4,7 +4,7 @@ from math import inf
 
 from torch import Tensor
 
-from .base import Coefficients, Method
+from .base import Coefficients, Discretization
 from .phi import phi
 
 
@@ -12,7 +12,7 @@ def _coefficients(delta: Tensor, z: Tensor) -> Coefficients:
     return z.exp(), (delta * phi(1, z),)
 
 
-ZOH = Method(
+ZOH = Discretization(
     name="zoh",
     coefficients=_coefficients,
     alpha="e^z",

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from .. import __version__
-from ..discretize import METHODS, Method
+from ..discretize import DISCRETIZATIONS, Discretization
 from ..ops.scan.backends import BACKENDS, choose
 
 _X86_LEVELS = {  # https://gitlab.com/x86-psABIs/x86-64-ABI, in the spelling of /proc/cpuinfo
@@ -46,7 +46,7 @@ def collect() -> dict[str, Any]:
             {"name": backend.name, "description": backend.description, "missing_because": backend.missing()}
             for backend in BACKENDS.values()
         ],
-        "auto": {device: {rule.name: _auto(device, rule) for rule in METHODS.values()} for device in devices},
+        "auto": {device: {rule.name: _auto(device, rule) for rule in DISCRETIZATIONS.values()} for device in devices},
     }
 
 
@@ -116,7 +116,7 @@ def _gpu(kind: str, index: int) -> dict[str, Any]:
     return {"device": f"{kind}:{index}", "name": name_of(index) if name_of else kind}
 
 
-def _auto(device: str, rule: Method) -> str:
+def _auto(device: str, rule: Discretization) -> str:
     """The backend that "auto" takes for this rule on this device, by asking the code that takes it."""
     with warnings.catch_warnings(action="ignore"):  # that a fast backend is missing is what the table says
         return str(choose("auto", torch.device(device), rule))

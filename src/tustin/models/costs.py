@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..discretize import METHODS
+from ..discretize import DISCRETIZATIONS
 from .vim import VisionMamba
 
 __all__ = ["COEFFICIENT_OPERATIONS", "Costs", "costs", "scan_operations"]
@@ -65,7 +65,9 @@ def costs(model: VisionMamba, img_size: tuple[int, int] | None = None, batch_siz
     tokens = rows * columns + 1
     parameters = _parameters(model)
     flops = _flops(model, rows * columns)
-    per_method = {name: len(model.layers) * 2 * scan_operations(model, tokens, name) for name in METHODS}
+    per_discretization = {
+        name: len(model.layers) * 2 * scan_operations(model, tokens, name) for name in DISCRETIZATIONS
+    }
     kept_inference, kept_training = _kept(model, tokens)
     image = model.config["in_chans"] * height * width
     memory = {
@@ -80,12 +82,12 @@ def costs(model: VisionMamba, img_size: tuple[int, int] | None = None, batch_siz
         discretization=model.config["discretization"],
         parameters=parameters,
         flops=flops,
-        scan_flops=per_method,
+        scan_flops=per_discretization,
         memory=memory,
     )
 
 
-def scan_operations(model: VisionMamba, tokens: int, method: str) -> int:
+def scan_operations(model: VisionMamba, tokens: int, discretization: str) -> int:
     """Operations of one scan in one direction of one block.
 
     Of a state at a token: z = Δ·A, α and β, B·u, ·β, the recurrence (two), and C·h added to the output (two).
@@ -93,7 +95,7 @@ def scan_operations(model: VisionMamba, tokens: int, method: str) -> int:
     count nothing.
     """
     _, D, N, _ = _sizes(model)
-    state = 7 + COEFFICIENT_OPERATIONS.get(method, 0)
+    state = 7 + COEFFICIENT_OPERATIONS.get(discretization, 0)
     channel = 1 + _SOFTPLUS + 2 + _SILU + 1
     return tokens * D * (N * state + channel)
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..discretize import Method, get_method
+from ..discretize import Discretization, get_discretization
 from ..ops.scan import check_values, selective_scan
 from .mixer import Mixer
 from .weights import plain_model
@@ -93,7 +93,7 @@ def diagnose(model: nn.Module, batch: Tensor) -> Diagnosis:
     forward pass; the model, its mode and its gradients stay as they are.
     """
     model = plain_model(model)
-    rule = get_method(model.config["discretization"])
+    rule = get_discretization(model.config["discretization"])
     watch = _Watch()
     layers: list[LayerSteps] = []
 
@@ -145,7 +145,7 @@ class _Watch:
             self.tensor(layer, name, parameter)
 
 
-def _look_into(mixer: Mixer, name: str, tokens: Tensor, rule: Method, watch: _Watch) -> Iterator[LayerSteps]:
+def _look_into(mixer: Mixer, name: str, tokens: Tensor, rule: Discretization, watch: _Watch) -> Iterator[LayerSteps]:
     """Compute what the mixer is about to compute, step by step."""
     halves = F.linear(tokens, mixer.in_proj.weight).transpose(1, 2).chunk(2, dim=1)
     for half, x in zip(("x", "gate"), halves, strict=True):
@@ -156,13 +156,13 @@ def _look_into(mixer: Mixer, name: str, tokens: Tensor, rule: Method, watch: _Wa
         for part, tensor in {**arguments, "delta": delta}.items():
             if isinstance(tensor, Tensor):
                 watch.tensor(name, f"{part} ({direction})", tensor)
-        y = selective_scan(**arguments, z=halves[1], method=rule, backend=mixer.backend)
+        y = selective_scan(**arguments, z=halves[1], discretization=rule, backend=mixer.backend)
         assert isinstance(y, Tensor)
         watch.tensor(name, f"y ({direction})", y)
         yield _steps(name, direction, delta, arguments["A"], rule)
 
 
-def _steps(name: str, direction: str, delta: Tensor, A: Tensor, rule: Method) -> LayerSteps:
+def _steps(name: str, direction: str, delta: Tensor, A: Tensor, rule: Discretization) -> LayerSteps:
     """One state after the other: a tensor of all z would be N times as large as Δ."""
     low, high = rule.stable
     ends: list[float] = []

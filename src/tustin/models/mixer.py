@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..discretize import get_method
+from ..discretize import get_discretization
 from ..ops.conv import causal_conv
 from ..ops.rowwise import beside, gated_mean
 from ..ops.scan import selective_scan
@@ -46,7 +46,7 @@ class Mixer(nn.Module):
         super().__init__()
         if dt_init_backward not in DT_INITS:
             raise ValueError(unknown("dt_init_backward", dt_init_backward, DT_INITS))
-        self.discretization = get_method(discretization).name
+        self.discretization = get_discretization(discretization).name
         self.backend = backend
         self.d_state, self.dt_rank = d_state, math.ceil(d / 16)
         d_inner = 2 * d
@@ -73,7 +73,7 @@ class Mixer(nn.Module):
         return F.linear(y, self.out_proj.weight)
 
     def _scan(self, arguments: dict[str, Any]) -> Tensor:
-        y = selective_scan(**arguments, method=self.discretization, backend=self.backend)
+        y = selective_scan(**arguments, discretization=self.discretization, backend=self.backend)
         assert isinstance(y, Tensor)
         return y
 

@@ -97,7 +97,8 @@ class VisionMamba(nn.Module):
         embed_dim: Width d of a token.
         depth: Number of blocks.
         d_state: States N of a channel.
-        discretization: Name of the rule, see `tustin.METHODS`. It is part of the model: trained weights need theirs.
+        discretization: Name of the rule, see `tustin.DISCRETIZATIONS`. It is part of the model: trained weights
+            need theirs.
         dt_init_backward: Start of the backward direction's step: "vim" as in the official code, where it is about 0.7,
             or "mamba", as the forward direction has it, from 0.001 to 0.1.
         drop_rate: Dropout before the head.

@@ -25,7 +25,7 @@ SOURCE = "arXiv 2604.20606"
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One method: one run, unless the paper says otherwise; a spread is not printed."""
+    """One rule: one run, unless the paper says otherwise; a spread is not printed."""
 
     metrics: dict[str, float]
     best_epoch: int | None = None
@@ -35,7 +35,7 @@ class PaperRow:
 
 @dataclass(frozen=True)
 class PaperGain:
-    """A method against ZOH over ten seeds, as the text tells it."""
+    """A rule against ZOH over ten seeds, as the text tells it."""
 
     gain: float
     p: str
@@ -94,8 +94,15 @@ _ADE20K = PaperResults(
     "Table 2, ADE20K with UperNet",
     _HARDWARE,
     {
-        method: PaperRow({"miou": miou})
-        for method, miou in (("zoh", 41.0), ("foh", 40.2), ("bil", 43.9), ("pol", 45.4), ("hoh", 45.2), ("rk4", 44.1))
+        discretization: PaperRow({"miou": miou})
+        for discretization, miou in (
+            ("zoh", 41.0),
+            ("foh", 40.2),
+            ("bil", 43.9),
+            ("pol", 45.4),
+            ("hoh", 45.2),
+            ("rk4", 44.1),
+        )
     },
 )
 
@@ -103,8 +110,15 @@ _COCO = PaperResults(
     "Table 2, COCO 2017 with Cascade Mask R-CNN",
     _HARDWARE,
     {
-        method: PaperRow({"box_ap75": ap})
-        for method, ap in (("zoh", 49.6), ("foh", 49.4), ("bil", 52.1), ("pol", 53.2), ("hoh", 54.1), ("rk4", 52.0))
+        discretization: PaperRow({"box_ap75": ap})
+        for discretization, ap in (
+            ("zoh", 49.6),
+            ("foh", 49.4),
+            ("bil", 52.1),
+            ("pol", 53.2),
+            ("hoh", 54.1),
+            ("rk4", 52.0),
+        )
     },
 )
 
@@ -119,9 +133,9 @@ PAPER = {
 
 @dataclass(frozen=True)
 class PaperSpeed:
-    """The fastest method at a batch size; spreads and the other methods' times are not printed."""
+    """The fastest rule at a batch size; spreads and the other rules' times are not printed."""
 
-    method: str
+    discretization: str
     milliseconds_per_image: float
     images_per_second: float
 
@@ -142,10 +156,10 @@ FASTEST = {
 
 @dataclass(frozen=True)
 class PaperScenario:
-    """The method that the paper recommends, and for what."""
+    """The rule that the paper recommends, and for what."""
 
     batch: int
-    method: str
+    discretization: str
     performance: str
     improvement: str
     """Over ZOH."""

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from ..discretize.base import Method
+from ..discretize.base import Discretization
 from ..discretize.phi import phi
 from ..support.files import replacing
 
@@ -59,9 +59,9 @@ DELTA = 1.0
 """The system h' = −h + u and the step of the responses; a step this long makes the differences visible."""
 
 
-def save(path: str | Path, methods: Sequence[Method]) -> None:
-    """Draw `methods` into the file at `path`; its ending is the format."""
-    save_figure(path, lambda: draw(methods))
+def save(path: str | Path, discretizations: Sequence[Discretization]) -> None:
+    """Draw `discretizations` into the file at `path`; its ending is the format."""
+    save_figure(path, lambda: draw(discretizations))
 
 
 def save_figure(path: str | Path, draw: Callable[[], Figure]) -> None:
@@ -82,13 +82,13 @@ def format_of(path: str | Path) -> str:
 # --- what is drawn ----------------------------------------------------------------------------------------------------
 
 
-def coefficients(rule: Method, delta: float, z: Array) -> tuple[Array, list[Array]]:
+def coefficients(rule: Discretization, delta: float, z: Array) -> tuple[Array, list[Array]]:
     """α and every β of the rule, in float64."""
     alpha, betas = rule(torch.tensor(delta, dtype=torch.float64), torch.from_numpy(z))
     return alpha.numpy(), [beta.expand(z.shape).numpy() for beta in betas]
 
 
-def response(rule: Method, u: Array) -> Array:
+def response(rule: Discretization, u: Array) -> Array:
     """The states h_k = α·h_{k−1} + Σ_j β_j·u_{k−j}, from rest."""
     alpha, betas = coefficients(rule, DELTA, np.array([DELTA * A]))
     driven = sum(beta * np.pad(u, (j, 0))[: u.size] for j, beta in enumerate(betas))
@@ -98,7 +98,7 @@ def response(rule: Method, u: Array) -> Array:
     return np.array(h[1:])
 
 
-def frequency_response(rule: Method, omega: Array) -> NDArray[np.complex128]:
+def frequency_response(rule: Discretization, omega: Array) -> NDArray[np.complex128]:
     """H(e^{iωΔ}) = Σ_j β_j e^{−iωjΔ} / (1 − α e^{−iωΔ})."""
     alpha, betas = coefficients(rule, DELTA, np.array([DELTA * A]))
     back = np.exp(-1j * omega * DELTA)
@@ -106,15 +106,15 @@ def frequency_response(rule: Method, omega: Array) -> NDArray[np.complex128]:
     return np.asarray(numerator / (1 - alpha * back), dtype=np.complex128)
 
 
-def draw(methods: Sequence[Method]) -> Figure:
+def draw(discretizations: Sequence[Discretization]) -> Figure:
     """The figure with all its panels."""
-    looks = [Look.number(i) for i in range(len(methods))]
-    head = 1.15 + 0.24 * _rows_of_key(methods)  # inches, with the titles of the first row
+    looks = [Look.number(i) for i in range(len(discretizations))]
+    head = 1.15 + 0.24 * _rows_of_key(discretizations)  # inches, with the titles of the first row
     height = 6.9 + head
     figure = Figure(figsize=(12.8, height))
     margins = {"left": 0.047, "right": 0.921, "bottom": 0.52 / height, "top": 1 - head / height}
     grid = figure.add_gridspec(2, 3, **margins, wspace=0.52, hspace=0.34, height_ratios=[1, 1.2])
-    panels = _Panels(methods, looks)
+    panels = _Panels(discretizations, looks)
     panels.alpha(figure.add_subplot(grid[0, 0]))
     panels.beta(figure.add_subplot(grid[0, 1]), "b", delta=1.0)
     panels.beta(figure.add_subplot(grid[0, 2]), "c", delta=0.1)
@@ -123,7 +123,7 @@ def draw(methods: Sequence[Method]) -> Figure:
     bode = grid[1, 2].subgridspec(2, 1, hspace=0.1)
     magnitude = figure.add_subplot(bode[0])
     panels.frequency(magnitude, figure.add_subplot(bode[1], sharex=magnitude))
-    _head(figure, methods, looks)
+    _head(figure, discretizations, looks)
     return figure
 
 
@@ -152,10 +152,10 @@ class Look:
 
 
 class _Panels:
-    """Each method fills one pair of axes."""
+    """Each rule fills one pair of axes."""
 
-    def __init__(self, methods: Sequence[Method], looks: Sequence[Look]) -> None:
-        self.methods = methods
+    def __init__(self, discretizations: Sequence[Discretization], looks: Sequence[Look]) -> None:
+        self.discretizations = discretizations
         self.looks = looks
         self.z = np.linspace(0, -6, 601)
 
@@ -168,8 +168,8 @@ class _Panels:
             -5.88, -1.125, "|α| > 1: the state grows", color=_WARNING, fontsize=_LABEL_SIZE, va="center", ha="right"
         )
         ax.plot(self.z, np.exp(self.z), **_EXACT)
-        self._curves(ax, self.z, [coefficients(rule, DELTA, self.z)[0] for rule in self.methods])
-        for rule, look in zip(self.methods, self.looks, strict=True):
+        self._curves(ax, self.z, [coefficients(rule, DELTA, self.z)[0] for rule in self.discretizations])
+        for rule, look in zip(self.discretizations, self.looks, strict=True):
             if (edge := rule.stable[0]) > self.z[-1]:
                 alpha = coefficients(rule, DELTA, np.array([edge]))[0].item()
                 ax.plot(edge, alpha, "o", color=look.colour, markersize=5, zorder=4)
@@ -177,8 +177,8 @@ class _Panels:
 
     def beta(self, ax: Axes, letter: str, delta: float) -> None:
         """β/Δ, which for some rules depends on Δ as well as on z; the sum over the samples where there are more."""
-        curves = [np.sum(coefficients(rule, delta, self.z)[1], axis=0) / delta for rule in self.methods]
-        stable = [curve[self.z >= rule.stable[0]] for rule, curve in zip(self.methods, curves, strict=True)]
+        curves = [np.sum(coefficients(rule, delta, self.z)[1], axis=0) / delta for rule in self.discretizations]
+        stable = [curve[self.z >= rule.stable[0]] for rule, curve in zip(self.discretizations, curves, strict=True)]
         _fit(ax, np.concatenate([[0.0], *stable]))
         ax.set(xlim=(0, -6), xlabel="z = ΔA", ylabel="β/Δ")
         _title(ax, letter, f"Weight of the input: β/Δ and exact φ₁, Δ = {delta:g}")
@@ -202,7 +202,7 @@ class _Panels:
     def _response(self, ax: Axes, end: float, u: Callable[[Array], Array], exact: Callable[[Array], Array]) -> None:
         """The states step by step under the input u, and the exact solution for A = −1."""
         fine, t = np.linspace(0, end, 400), np.arange(0, end + DELTA / 2, DELTA)
-        states = [response(rule, u(t)) for rule in self.methods]
+        states = [response(rule, u(t)) for rule in self.discretizations]
         _fit(ax, np.concatenate([exact(fine), *self._stable_only(states)]))
         ax.set(xlim=(0, end), xticks=np.linspace(0, end, 7), xlabel="t", ylabel="h")
         ax.plot(fine, exact(fine), **_EXACT)
@@ -211,7 +211,7 @@ class _Panels:
     def frequency(self, top: Axes, bottom: Axes) -> None:
         omega = np.geomspace(0.05, np.pi / DELTA, 400)
         exact: NDArray[np.complex128] = np.reciprocal(1j * omega - A)
-        answers = [frequency_response(rule, omega) for rule in self.methods]
+        answers = [frequency_response(rule, omega) for rule in self.discretizations]
         _title(top, "f", f"Frequency response at Δ = {DELTA:g}")
         top.set(xscale="log", xlim=(omega[0], omega[-1]), ylabel="magnitude")
         top.tick_params(labelbottom=False)
@@ -226,7 +226,7 @@ class _Panels:
 
     def _stable_only(self, curves: Sequence[Array]) -> list[Array]:
         """The curves that set the limits of a response; one that explodes would crush the others."""
-        stable = [rule.stable[0] <= DELTA * A <= rule.stable[1] for rule in self.methods]
+        stable = [rule.stable[0] <= DELTA * A <= rule.stable[1] for rule in self.discretizations]
         return [curve for curve, keep in zip(curves, stable, strict=True) if keep]
 
     def _curves(self, ax: Axes, x: Array, curves: Sequence[Array], points: bool = False) -> None:
@@ -239,7 +239,7 @@ class _Panels:
             for i, rule in enumerate(members):
                 options = self.looks[rule].points if points else self.looks[rule].line
                 ax.plot(x, curves[rule], **options(i, len(members)), clip_on=inside.size < x.size)
-            names = [self.methods[rule].name for rule in members]
+            names = [self.discretizations[rule].name for rule in members]
             colour = self.looks[members[0]].colour if len(members) == 1 else "0.2"
             if low <= curve[-1] <= high:
                 ends.append((float((curve[-1] - low) / (high - low)), _lines_of(names), colour))
@@ -333,17 +333,19 @@ def _title(ax: Axes, letter: str, text: str) -> None:
     ax.set_title(f"$\\bf{{{letter}}}$   {text}")
 
 
-def _rows_of_key(methods: Sequence[Method]) -> int:
-    return -(-(len(methods) + 1) // _KEY_COLUMNS)
+def _rows_of_key(discretizations: Sequence[Discretization]) -> int:
+    return -(-(len(discretizations) + 1) // _KEY_COLUMNS)
 
 
-def _head(figure: Figure, methods: Sequence[Method], looks: Sequence[Look]) -> None:
+def _head(figure: Figure, discretizations: Sequence[Discretization], looks: Sequence[Look]) -> None:
     """Title, what is shown, and the key."""
     height = figure.get_figheight()
     figure.text(0.012, 1 - 0.14 / height, "What the discretization rules do", fontsize=14, weight="bold", va="top")
     figure.text(0.012, 1 - 0.44 / height, _CAPTION, fontsize=9.5, color="0.3", va="top")
     exact = Line2D([], [], **_EXACT, label="continuous system")
-    rules = [Line2D([], [], **look.points(), label=rule.name) for rule, look in zip(methods, looks, strict=True)]
+    rules = [
+        Line2D([], [], **look.points(), label=rule.name) for rule, look in zip(discretizations, looks, strict=True)
+    ]
     figure.legend(
         handles=[exact, *rules],
         loc="upper left",

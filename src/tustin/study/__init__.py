@@ -1,4 +1,4 @@
-"""The study: methods x seeds, run in pairs, and what can be concluded from them."""
+"""The study: rules x seeds, run in pairs, and what can be concluded from them."""
 
 from .results import Plan, Result, Study, read_study
 

@@ -26,8 +26,8 @@ class SomeRunsFailed(RuntimeError):
 
 DETAILS = """\
 Every other '--SETTING VALUE' is one of the recipe, for all runs ('tustin train RECIPE --help' lists them). Runs of the
-same seed start from the same weights and see the same images in the same order; only the method differs. The same
-command again continues, however the last one ended, and does nothing twice; more methods or seeds may be added.
+same seed start from the same weights and see the same images in the same order; only the rule differs. The same command
+again continues, however the last one ended, and does nothing twice; more discretizations or seeds may be added.
 
 'tustin study status DIR' tells how far a study is, 'tustin study report DIR' writes the report of what is there; both
 take --json. docs/study.md says more.
@@ -37,7 +37,7 @@ exit codes: 0 every run is done, 3 the report is written but some runs failed, 1
 
 examples:
   tustin study digits --out runs/study
-  tustin study digits --methods zoh,bil --seeds 5 --epochs 5 --out runs/short
+  tustin study digits --discretizations zoh,bil --seeds 5 --epochs 5 --out runs/short
   tustin study cifar100-nano --data.path data --jobs 2 --threads-per-run 4 --out runs/cifar
   tustin study imagenet-vim-tiny --data.path /imagenet --engine ray --ray-address auto --out /shared/study
   tustin study status runs/study
@@ -60,13 +60,18 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print counts, results so far and report files as JSON")
     what = parser.add_argument_group("what is compared")
     what.add_argument(
-        "--methods", metavar="A,B", type=_names, help="the rules (default: zoh,foh,bil,pol,hoh,rk4, those of the paper)"
+        "--discretizations",
+        metavar="A,B",
+        type=_names,
+        help="the rules (default: zoh,foh,bil,pol,hoh,rk4, those of the paper)",
     )
     what.add_argument(
         "--seeds", metavar="N", type=_seeds, help="how many seeds, from 0 on, or a list such as 3,5 (default: 10)"
     )
     judged = parser.add_argument_group("how it is judged; may be changed later")
-    judged.add_argument("--baseline", metavar="METHOD", help="the method to compare the others with (default: zoh)")
+    judged.add_argument(
+        "--baseline", metavar="DISCRETIZATION", help="the discretization to compare the others with (default: zoh)"
+    )
     judged.add_argument("--metric", metavar="NAME", help="what is compared (default: what the recipe's task is about)")
     judged.add_argument("--level", metavar="P", type=float, help="significance level of the test (default: 0.05)")
     judged.add_argument(
@@ -145,7 +150,7 @@ def _run_recipe(args: argparse.Namespace) -> None:
     plan = _plan(args, config, folder)
     engine, where = _engine(args, plan)
     shown = display.for_this_output()
-    grid = f"{_count(plan.methods, 'method')} x {_count(plan.seeds, 'seed')}"
+    grid = f"{_count(plan.discretizations, 'discretization')} x {_count(plan.seeds, 'seed')}"
     shown.line(f"{plan.recipe}: {grid}, {where}, {_count(range(plan.threads), 'thread')} each, into {folder}")
     study = run_study(plan, config, folder, engine, shown, args.keep, args.retry_failed)
     _tell(study, folder, args.json)
@@ -194,7 +199,7 @@ def _config(recipe: str, settings: list[str]) -> Config | None:
 def _plan(args: argparse.Namespace, config: Config, folder: Path) -> Plan:
     from .plan import Wishes, make_plan
 
-    names = ("methods", "seeds", "baseline", "metric", "level", "threshold", "threads")
+    names = ("discretizations", "seeds", "baseline", "metric", "level", "threshold", "threads")
     return make_plan(args.recipe, config, folder, Wishes(**{name: getattr(args, name) for name in names}))
 
 

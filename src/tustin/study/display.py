@@ -50,7 +50,7 @@ class Lines(Display):
 
 
 class Table(Lines):
-    """The methods with what they have reached, below a bar with the time that is left; a failure stays above it."""
+    """The rules with what they have reached, below a bar with the time that is left; a failure stays above it."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -93,7 +93,7 @@ class Progress:
 
     def add(self, result: Result) -> None:
         results, missing = [*self.study.results, result], list(self.study.missing)
-        missing.remove((result.method, result.seed))
+        missing.remove((result.discretization, result.seed))
         self.study = replace(self.study, results=results, missing=missing)
 
     def work(self) -> float:
@@ -124,7 +124,7 @@ def duration(seconds: float) -> str:
 
 
 def result_text(result: Result, metric: str) -> str:
-    who = f"{result.method}, seed {result.seed}"
+    who = f"{result.discretization}, seed {result.seed}"
     if result.status == "failed":
         return f"{who}: FAILED, {result.error}"
     reached: Any = result.metrics.get(metric)

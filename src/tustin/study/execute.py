@@ -35,7 +35,7 @@ class Run:
     keep: Keep
 
     @property
-    def method(self) -> str:
+    def discretization(self) -> str:
         return self.config.model.discretization
 
     @property
@@ -139,7 +139,7 @@ def _forget_what_cannot_continue(folder: RunFolder) -> None:
 def _done(run: Run, summary: dict[str, Any]) -> Result:
     curve = run.folder.read_metrics()
     return Result(
-        method=run.method,
+        discretization=run.discretization,
         seed=run.seed,
         status="done",
         metrics={name: value for name, value in summary["best"].items() if name in METRICS and name not in TIMES},
@@ -160,7 +160,7 @@ def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result
         curve = []
     device = torch.accelerator.current_accelerator(check_available=True) if settings.device == "auto" else None
     return Result(
-        method=run.method,
+        discretization=run.discretization,
         seed=run.seed,
         status="failed",
         error=message,
@@ -168,7 +168,7 @@ def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result
         train_seconds=curve[-1]["train_seconds"] if curve else 0.0,
         samples_per_second=_speed(run, curve),
         curve=curve,
-        environment=environment(device or torch.device("cpu"), run.method) | {"threads": settings.threads},
+        environment=environment(device or torch.device("cpu"), run.discretization) | {"threads": settings.threads},
     )
 
 

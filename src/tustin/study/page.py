@@ -80,13 +80,13 @@ def render(analysis: Analysis, measured_speed: Speed | None = None) -> str:
 def _judged_by(analysis: Analysis) -> dict[str, object]:
     """The plan's own settings, which are not those of a run."""
     plan = analysis.plan
-    names = ("recipe", "methods", "seeds", "baseline", "metric", "level", "threshold", "threads", "settings")
+    names = ("recipe", "discretizations", "seeds", "baseline", "metric", "level", "threshold", "threads", "settings")
     return {f"study.{name}": getattr(plan, name) for name in names}
 
 
 def _plots(analysis: Analysis) -> Iterator[Plot]:
     metric = analysis.metric
-    measured = [summary for summary in analysis.methods if metric.name in summary.numbers]
+    measured = [summary for summary in analysis.discretizations if metric.name in summary.numbers]
     if any(comparison.gain for comparison in analysis.comparisons):
         yield Plot(
             "Pair by pair",

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..discretize import get_method
+from ..discretize import get_discretization
 from ..support.files import shortened
 from ..support.names import unknown
 from ..train import METRICS, Config, load
@@ -20,12 +20,12 @@ from ..train.record import environment
 from ..train.run import FREE, task_class
 from .results import PLAN, TIMES, Plan, run_folder
 
-__all__ = ["BY_THE_STUDY", "PAPER_METHODS", "Wishes", "config_of", "make_plan"]
+__all__ = ["BY_THE_STUDY", "PAPER_DISCRETIZATIONS", "Wishes", "config_of", "make_plan"]
 
-PAPER_METHODS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
+PAPER_DISCRETIZATIONS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
 
 BY_THE_STUDY = {
-    "model.discretization": "--methods gives the rules",
+    "model.discretization": "--discretizations gives the rules",
     "seed": "--seeds gives the seeds",
     "out": "--out names the folder of the study",
     "run.threads": "--threads-per-run gives the threads",
@@ -38,7 +38,7 @@ BY_THE_STUDY = {
 class Wishes:
     """What a person asks of a plan; what is None is as it was before, or the default."""
 
-    methods: Sequence[str] | None = None
+    discretizations: Sequence[str] | None = None
     seeds: Sequence[int] | None = None
     baseline: str | None = None
     metric: str | None = None
@@ -57,11 +57,11 @@ def make_plan(recipe: str, config: Config, folder: Path, wishes: Wishes) -> Plan
     return plan
 
 
-def config_of(plan: Plan, config: Config, folder: Path, method: str, seed: int) -> Config:
-    """The settings of one run. Runs of the same seed differ in nothing but the method."""
+def config_of(plan: Plan, config: Config, folder: Path, discretization: str, seed: int) -> Config:
+    """The settings of one run. Runs of the same seed differ in nothing but the rule."""
     config = copy.deepcopy(config)
-    config.model.discretization, config.seed = method, seed
-    config.out = str(run_folder(folder, method, seed))
+    config.model.discretization, config.seed = discretization, seed
+    config.out = str(run_folder(folder, discretization, seed))
     config.run.threads, config.run.resume = plan.threads, None
     return config
 
@@ -82,7 +82,7 @@ def _plan(recipe: str, config: Config, wishes: Wishes, before: Plan | None) -> P
 
     return Plan(
         recipe=recipe,
-        methods=list(dict.fromkeys(wished("methods", PAPER_METHODS))),
+        discretizations=list(dict.fromkeys(wished("discretizations", PAPER_DISCRETIZATIONS))),
         seeds=list(dict.fromkeys(wished("seeds", range(10)))),
         baseline=wished("baseline", "zoh"),
         metric=wished("metric", task_class(config).primary.name),
@@ -103,17 +103,17 @@ def _shared(config: Config) -> dict[str, Any]:
 
 
 def _check(plan: Plan) -> None:
-    for method in plan.methods:
-        get_method(method)
+    for discretization in plan.discretizations:
+        get_discretization(discretization)
     if not plan.seeds:
         raise ValueError("a study needs at least one seed")
     for seed in plan.seeds:
         if not 0 <= seed < 2**63:
             raise ValueError(f"seeds must be at least 0 and less than 2**63, got {shortened(seed)}")
-    if plan.baseline not in plan.methods:
+    if plan.baseline not in plan.discretizations:
         raise ValueError(
-            f"the baseline {plan.baseline!r} is not among the methods ({', '.join(plan.methods)}); "
-            "add it to --methods or give another --baseline"
+            f"the baseline {plan.baseline!r} is not among the discretizations ({', '.join(plan.discretizations)}); "
+            "add it to --discretizations or give another --baseline"
         )
     learnt = [name for name in METRICS if name not in TIMES]
     if plan.metric not in learnt:
@@ -137,7 +137,10 @@ def _check_continues(before: Plan, plan: Plan, folder: Path) -> None:
     for name, value in plan.config.items():
         if name not in FREE and before.config.get(name) != value:
             refuse(name, before.config.get(name), value)
-    for what, had, has in (("method", before.methods, plan.methods), ("seed", before.seeds, plan.seeds)):
+    for what, had, has in (
+        ("discretization", before.discretizations, plan.discretizations),
+        ("seed", before.seeds, plan.seeds),
+    ):
         if dropped := [item for item in had if item not in has]:
             raise ValueError(
                 f"{str(folder)!r} holds a study with {what} {dropped[0]!r}, which is left out now; "

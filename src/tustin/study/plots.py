@@ -19,7 +19,7 @@ __all__ = ["empty_figure", "gains_plot", "learning_curves", "look", "scatter_plo
 BASELINE_COLOUR = "#80868f"
 COLOURS = ("#2f7fd6", "#e0662f", "#2a9d6f", "#a45fcf", "#c4941a", "#d6477f", "#1f9fb5", "#9a7350")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
-"""Together with eight colours, so that no method is told by its colour alone."""
+"""Together with eight colours, so that no rule is told by its colour alone."""
 HEIGHT = 400
 MOST_TICKS = 12
 VISIBLE_SHARE = 0.75
@@ -30,11 +30,11 @@ def scatter_plot(analysis: Analysis) -> go.Figure:
     """The metric against the throughput of training, mean ± standard deviation."""
     figure = empty_figure(_axis(METRICS["samples_per_second"]), _axis(analysis.metric))
     decimals = digits(analysis.metric)
-    for summary in analysis.methods:
+    for summary in analysis.discretizations:
         speed, value = summary.numbers.get("samples_per_second"), summary.numbers.get(analysis.metric.name)
         if speed is None or value is None:
             continue
-        colour, symbol = _look(analysis, summary.method)
+        colour, symbol = _look(analysis, summary.discretization)
         figure.add_scatter(
             x=[speed.mean],
             y=[value.mean],
@@ -42,10 +42,10 @@ def scatter_plot(analysis: Analysis) -> go.Figure:
             error_y=_bars(value.std),
             mode="markers+text",
             marker={"color": colour, "symbol": symbol, "size": 11},
-            text=[escape(summary.method)],
+            text=[escape(summary.discretization)],
             textposition="top right",
             cliponaxis=False,
-            name=escape(summary.method),
+            name=escape(summary.discretization),
             hovertemplate=f"{value.mean:.{decimals}f} {analysis.metric.unit}, {speed.mean:.0f} images/s",
         )
     figure.update_layout(showlegend=False)
@@ -60,7 +60,7 @@ def gains_plot(analysis: Analysis) -> go.Figure:
     compared = [comparison for comparison in analysis.comparisons if comparison.gain]
     for place, comparison in enumerate(compared):
         figure.add_traces(list(_gain_traces(analysis, comparison, place)))
-    names = [escape(comparison.method) for comparison in compared]
+    names = [escape(comparison.discretization) for comparison in compared]
     figure.update_xaxes(
         tickvals=list(range(len(names))), ticktext=names, range=[-0.6, len(names) - 0.4], showgrid=False
     )
@@ -78,13 +78,13 @@ def gains_plot(analysis: Analysis) -> go.Figure:
 def _gain_traces(analysis: Analysis, comparison: Comparison, place: int) -> Iterator[go.Scatter]:
     gain, decimals = comparison.gain, digits(analysis.metric)
     assert gain is not None
-    colour, symbol = _look(analysis, comparison.method)
+    colour, symbol = _look(analysis, comparison.discretization)
     yield go.Scatter(
         x=place + np.linspace(-0.12, 0.24, comparison.pairs) if comparison.pairs > 1 else [place],
         y=comparison.gains,
         mode="markers",
         marker={"color": colour, "symbol": symbol, "size": 8, "opacity": 0.65},
-        name=escape(comparison.method),
+        name=escape(comparison.discretization),
         customdata=comparison.seeds,
         hovertemplate=f"seed %{{customdata}}: %{{y:+.{decimals}f}}",
     )
@@ -96,7 +96,7 @@ def _gain_traces(analysis: Analysis, comparison: Comparison, place: int) -> Iter
             error_y={**bars, "thickness": 2},
             mode="markers",
             marker={"color": colour, "symbol": "line-ew", "size": 12, "line": {"color": colour, "width": 3}},
-            name=escape(comparison.method),
+            name=escape(comparison.discretization),
             hovertemplate=f"mean {signed(gain.mean, decimals)}, {CONFIDENCE:.0%} interval "
             f"{signed(gain.low, decimals)} to {signed(gain.high, decimals)}",
         )
@@ -107,13 +107,13 @@ def learning_curves(analysis: Analysis) -> go.Figure:
     metric = analysis.metric
     figure = empty_figure("epoch", _axis(metric))
     visible: list[float] = []
-    for summary in analysis.methods:
-        runs = [r for r in analysis.study.results if r.method == summary.method and r.status == "done"]
+    for summary in analysis.discretizations:
+        runs = [r for r in analysis.study.results if r.discretization == summary.discretization and r.status == "done"]
         epochs, means, stds = _curve(runs, metric.name)
         if not epochs:
             continue
-        colour, _ = _look(analysis, summary.method)
-        name = escape(summary.method)
+        colour, _ = _look(analysis, summary.discretization)
+        name = escape(summary.discretization)
         above = [mean + std for mean, std in zip(means, stds, strict=True)]
         below = [mean - std for mean, std in zip(means, stds, strict=True)]
         first = int(len(epochs) * (1 - VISIBLE_SHARE))
@@ -184,15 +184,15 @@ def _axis(metric: Metric) -> str:
     return f"{metric.title} ({metric.unit})" if metric.unit else metric.title
 
 
-def _look(analysis: Analysis, method: str) -> tuple[str, str]:
-    return look(method, analysis.plan.methods, analysis.plan.baseline)
+def _look(analysis: Analysis, discretization: str) -> tuple[str, str]:
+    return look(discretization, analysis.plan.discretizations, analysis.plan.baseline)
 
 
-def look(method: str, methods: Sequence[str], baseline: str) -> tuple[str, str]:
+def look(discretization: str, discretizations: Sequence[str], baseline: str) -> tuple[str, str]:
     """Colour and symbol of one among several; the baseline is grey."""
-    if method == baseline:
+    if discretization == baseline:
         return BASELINE_COLOUR, SYMBOLS[0]
-    place = [name for name in methods if name != baseline].index(method)
+    place = [name for name in discretizations if name != baseline].index(discretization)
     return COLOURS[place % len(COLOURS)], SYMBOLS[(place + place // len(COLOURS)) % len(SYMBOLS)]
 
 

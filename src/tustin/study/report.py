@@ -82,7 +82,7 @@ def _json(analysis: Analysis) -> str:
         "limits": limits(analysis),
         "metric": asdict(analysis.metric),
         "plan": asdict(analysis.plan),
-        "methods": [asdict(summary) for summary in analysis.methods],
+        "discretizations": [asdict(summary) for summary in analysis.discretizations],
         "comparisons": [asdict(comparison) for comparison in analysis.comparisons],
         "runs": [_without_curve(result) for result in analysis.study.results],
         "missing": analysis.study.missing,
@@ -106,29 +106,33 @@ def _strict(value: Any) -> Any:
 def _runs_csv(analysis: Analysis) -> str:
     """A line for each run that has ended."""
     rows = [
-        {"method": run.method, "seed": run.seed, "status": run.status}
+        {"discretization": run.discretization, "seed": run.seed, "status": run.status}
         | (numbers_of(run) if run.status == "done" else {"error": run.error})
         for run in analysis.study.results
     ]
-    return _csv(rows, ["method", "seed", "status"])
+    return _csv(rows, ["discretization", "seed", "status"])
 
 
-def _methods_csv(analysis: Analysis) -> str:
-    """A line for each method, with its comparison; mean, standard deviation and interval of every number."""
-    compared = {comparison.method: comparison for comparison in analysis.comparisons}
+def _discretizations_csv(analysis: Analysis) -> str:
+    """A line for each rule, with its comparison; mean, standard deviation and interval of every number."""
+    compared = {comparison.discretization: comparison for comparison in analysis.comparisons}
     rows = []
-    for summary in analysis.methods:
-        row: dict[str, Any] = {"method": summary.method, "planned": summary.planned, "done": summary.done}
+    for summary in analysis.discretizations:
+        row: dict[str, Any] = {
+            "discretization": summary.discretization,
+            "planned": summary.planned,
+            "done": summary.done,
+        }
         row |= {"failed": summary.failed, "missing": summary.missing}
         for name, spread in summary.numbers.items():
             row |= {f"{name}_{part}": value for part, value in asdict(spread).items() if part != "n"}
-        if comparison := compared.get(summary.method):
+        if comparison := compared.get(summary.discretization):
             row["pairs"] = comparison.pairs
             if comparison.gain:
                 row |= {f"gain_{part}": value for part, value in asdict(comparison.gain).items() if part != "n"}
             row |= {name: getattr(comparison, name) for name in _TESTED}
         rows.append(row)
-    return _csv(rows, ["method"])
+    return _csv(rows, ["discretization"])
 
 
 _TESTED = ("p", "p_holm", "p_loss", "p_loss_holm", "cohens_d", "detectable", "verdict")
@@ -157,5 +161,5 @@ _FILES: dict[str, Callable[[Analysis], str]] = {
     "report.json": _json,
     "report.tex": _latex,
     "runs.csv": _runs_csv,
-    "methods.csv": _methods_csv,
+    "discretizations.csv": _discretizations_csv,
 }

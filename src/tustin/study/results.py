@@ -1,8 +1,8 @@
 """The folder of a study: the plan, and a file for each run that has ended; every file is whole or absent.
 
 study.json                  what is compared, and with which settings
-results/METHOD-SEED.json    how one run ended
-runs/METHOD-SEED/           the output folder of that run, as `tustin train` writes it
+results/DISCRETIZATION-SEED.json    how one run ended
+runs/DISCRETIZATION-SEED/           the output folder of that run, as `tustin train` writes it
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class Plan(_Record):
 
     recipe: str
     """Name of a shipped recipe, or the path of a file."""
-    methods: list[str]
+    discretizations: list[str]
     seeds: list[int]
     baseline: str
-    """The method that the others are compared with."""
+    """The rule that the others are compared with."""
     metric: str
     """Name of what is compared, in `train.METRICS`."""
     level: float
@@ -96,7 +96,7 @@ class Plan(_Record):
     """Where the study was planned."""
 
     def flaw(self) -> str | None:
-        if not self.methods or not self.seeds:
+        if not self.discretizations or not self.seeds:
             return "it plans no run"
         if self.metric not in METRICS:
             return f"the metric is {shortened(self.metric)}"
@@ -110,15 +110,15 @@ class Plan(_Record):
         return "epoch", 0
 
     def runs(self) -> list[tuple[str, int]]:
-        """Method and seed of every run; one seed after the other, so that an unfinished study is balanced."""
-        return [(method, seed) for seed in self.seeds for method in self.methods]
+        """Discretization and seed of every run; one seed after the other, so that an unfinished study is balanced."""
+        return [(discretization, seed) for seed in self.seeds for discretization in self.discretizations]
 
 
 @dataclass(frozen=True)
 class Result(_Record):
     """How one run ended."""
 
-    method: str
+    discretization: str
     seed: int
     status: Literal["done", "failed"]
     error: str | None = None
@@ -150,17 +150,17 @@ class Study:
     results: list[Result]
     """In the order of the plan, those that failed included."""
     missing: list[tuple[str, int]]
-    """Method and seed of the runs that have not ended."""
+    """Discretization and seed of the runs that have not ended."""
     damaged: Mapping[Path, str] = field(default_factory=dict)
     """Result files that cannot be read, and why; their runs are missing."""
 
 
-def result_path(folder: Path, method: str, seed: int) -> Path:
-    return folder / "results" / f"{method}-{seed}.json"
+def result_path(folder: Path, discretization: str, seed: int) -> Path:
+    return folder / "results" / f"{discretization}-{seed}.json"
 
 
-def run_folder(folder: Path, method: str, seed: int) -> Path:
-    return folder / "runs" / f"{method}-{seed}"
+def run_folder(folder: Path, discretization: str, seed: int) -> Path:
+    return folder / "runs" / f"{discretization}-{seed}"
 
 
 def read_study(folder: str | Path) -> Study:
@@ -176,8 +176,8 @@ def read_study(folder: str | Path) -> Study:
         path = result_path(folder, *run)
         try:
             result = Result.read(path)
-            if (result.method, result.seed) != run:
-                raise ValueError(f"{str(path)!r} is damaged: it holds {result.method}, seed {result.seed}")
+            if (result.discretization, result.seed) != run:
+                raise ValueError(f"{str(path)!r} is damaged: it holds {result.discretization}, seed {result.seed}")
             results.append(result)
         except FileNotFoundError:
             missing.append(run)

@@ -74,9 +74,9 @@ def _ready_to_go_on(folder: Path, display: Display, retry_failed: bool) -> Study
         display.line(f"{why}; it is now {str(aside)!r}, and the run is done again")
     for result in study.results:
         if result.status == "done":
-            remove_remains(RunFolder(run_folder(folder, result.method, result.seed)))
+            remove_remains(RunFolder(run_folder(folder, result.discretization, result.seed)))
         elif retry_failed:
-            result_path(folder, result.method, result.seed).unlink()
+            result_path(folder, result.discretization, result.seed).unlink()
     return read_study(folder)
 
 
@@ -90,7 +90,7 @@ def _carry_out(
         for ended in progress:
             for run, outcome in ended:
                 if outcome.kind == "crashed":
-                    display.line(f"{run.method}, seed {run.seed}: {outcome.message}")
+                    display.line(f"{run.discretization}, seed {run.seed}: {outcome.message}")
                     crashed.append((run, outcome.message))
                 else:
                     _take(run, outcome, metric, display, stop)
@@ -104,7 +104,7 @@ def _carry_out(
 def _take(run: Run, outcome: Outcome, metric: str, display: Display, stop: StopRequest) -> None:
     """Read the result that a process says it has written, or do what else it says."""
     if outcome.kind == "refused":
-        raise RuntimeError(f"{run.method}, seed {run.seed}: {outcome.message}")
+        raise RuntimeError(f"{run.discretization}, seed {run.seed}: {outcome.message}")
     if outcome.kind == "stopped":
         stop.number = stop.number or signal.SIGTERM
         return

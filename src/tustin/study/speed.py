@@ -44,7 +44,7 @@ def throughput_plot(result: Result) -> go.Figure:
             x=[str(batch) for batch in rates],
             y=list(rates.values()),
             mode="lines+markers",
-            line={"color": colour, "width": 2, "dash": "solid" if candidate.method else "dash"},
+            line={"color": colour, "width": 2, "dash": "solid" if candidate.discretization else "dash"},
             marker={"symbol": symbol, "size": 8},
             name=escape(candidate.name),
             hovertemplate="%{y:.1f} images/s at batch size %{x}",
@@ -57,13 +57,15 @@ def throughput_plot(result: Result) -> go.Figure:
 def cost_plot(result: Result) -> go.Figure:
     """Time of each rule relative to the baseline's, with intervals."""
     figure = empty_figure("batch size", f"time : {escape(BASELINE)}'s")
-    rules = [method for method in result.options.methods if method != BASELINE]
-    for number, method in enumerate(rules):
-        found = {batch: result.to_baseline(result.of_method(method, batch)) for batch in result.batch_sizes}
+    rules = [discretization for discretization in result.options.discretizations if discretization != BASELINE]
+    for number, discretization in enumerate(rules):
+        found = {
+            batch: result.to_baseline(result.of_discretization(discretization, batch)) for batch in result.batch_sizes
+        }
         ratios = {place: ratio for place, ratio in enumerate(found.values()) if ratio}
         middles = [ratio.median for ratio in ratios.values()]
         bounds = [ratio.interval() for ratio in ratios.values()]
-        colour, symbol = _look(result, Candidate(result.options.model, method))
+        colour, symbol = _look(result, Candidate(result.options.model, discretization))
         figure.add_scatter(
             x=[place + 0.6 * ((number + 0.5) / len(rules) - 0.5) for place in ratios],
             y=middles,
@@ -77,7 +79,7 @@ def cost_plot(result: Result) -> go.Figure:
             },
             mode="markers",
             marker={"color": colour, "symbol": symbol, "size": 9},
-            name=escape(method),
+            name=escape(discretization),
             hovertemplate="%{y:.3f}",
         )
     figure.add_hline(y=1, line={"color": BASELINE_COLOUR, "width": 1.5})
@@ -87,6 +89,6 @@ def cost_plot(result: Result) -> go.Figure:
 
 
 def _look(result: Result, candidate: Candidate) -> tuple[str, str]:
-    if candidate.method is None:
+    if candidate.discretization is None:
         return BASELINE_COLOUR, "x"
-    return look(candidate.method, result.options.methods, BASELINE)
+    return look(candidate.discretization, result.options.discretizations, BASELINE)

@@ -1,4 +1,4 @@
-"""What the runs of a study show: spreads, paired tests against the baseline, and a verdict for each method.
+"""What the runs of a study show: spreads, paired tests against the baseline, and a verdict for each rule.
 
 Every formula is explained in docs/statistics.md.
 """
@@ -20,7 +20,7 @@ from .results import Plan, Result, Study
 __all__ = [
     "Analysis",
     "Comparison",
-    "MethodSummary",
+    "DiscretizationSummary",
     "Spread",
     "Verdict",
     "analyse",
@@ -42,7 +42,7 @@ ROUNDING = 1e-9
 
 
 class Verdict(StrEnum):
-    """What the test and the threshold say about a method."""
+    """What the test and the threshold say about a rule."""
 
     ABOVE = "significant and above threshold"
     SMALL = "significant but small"
@@ -64,10 +64,10 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class MethodSummary:
-    """The runs of one method."""
+class DiscretizationSummary:
+    """The runs of one rule."""
 
-    method: str
+    discretization: str
     planned: int
     failed: int
     missing: int
@@ -81,18 +81,18 @@ class MethodSummary:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A method against the baseline, over the seeds with which both finished."""
+    """A rule against the baseline, over the seeds with which both finished."""
 
-    method: str
+    discretization: str
     seeds: tuple[int, ...]
     gains: tuple[float, ...]
-    """Method minus baseline, one a seed, or baseline minus method where lower is better: positive is always better."""
+    """Rule minus baseline, one a seed, or baseline minus rule where lower is better: positive is always better."""
     gain: Spread | None
     p: float | None
     """Of the one-sided sign-flip test for a gain."""
     p_holm: float | None
     p_loss: float | None
-    """Of the same test for a loss, corrected over the methods in its own right."""
+    """Of the same test for a loss, corrected over the rules in its own right."""
     p_loss_holm: float | None
     cohens_d: float | None
     """Of paired differences, d_z = mean / standard deviation; None where that is zero or unknown."""
@@ -111,9 +111,9 @@ class Analysis:
 
     study: Study
     metric: Metric
-    methods: tuple[MethodSummary, ...]
+    discretizations: tuple[DiscretizationSummary, ...]
     comparisons: tuple[Comparison, ...]
-    """One for each method but the baseline, in the order of the plan."""
+    """One for each rule but the baseline, in the order of the plan."""
 
     @property
     def plan(self) -> Plan:
@@ -121,7 +121,7 @@ class Analysis:
 
 
 def analyse(study: Study) -> Analysis:
-    """Summarise each method, and compare it with the baseline on the metric of the plan."""
+    """Summarise each rule, and compare it with the baseline on the metric of the plan."""
     plan = study.plan
     if plan.metric not in METRICS:
         raise ValueError(unknown("metric", plan.metric, list(METRICS)))
@@ -129,9 +129,13 @@ def analyse(study: Study) -> Analysis:
     return Analysis(
         study,
         metric,
-        tuple(_summary(study, method) for method in plan.methods),
+        tuple(_summary(study, discretization) for discretization in plan.discretizations),
         _comparisons(
-            {method: _paired_gains(study, method) for method in plan.methods if method != plan.baseline},
+            {
+                discretization: _paired_gains(study, discretization)
+                for discretization in plan.discretizations
+                if discretization != plan.baseline
+            },
             plan.level,
             plan.threshold,
         ),
@@ -157,7 +161,7 @@ def spread(values: Sequence[float]) -> Spread | None:
         np.mean,
         n_resamples=RESAMPLES,
         confidence_level=CONFIDENCE,
-        method="BCa",
+        discretization="BCa",
         rng=np.random.default_rng(SEED),
     ).confidence_interval
     return Spread(len(values), mean, float(np.std(values, ddof=1)), float(found.low), float(found.high))
@@ -173,7 +177,7 @@ def _all_equal(values: Sequence[float]) -> bool:
 def sign_flip_test(differences: Sequence[float]) -> float:
     """The one-sided p-value of the mean: how often a random sign for each difference gives a sum at least as large.
 
-    Under the hypothesis that a method changes nothing, each difference could as well have had the other sign. All 2ⁿ
+    Under the hypothesis that a rule changes nothing, each difference could as well have had the other sign. All 2ⁿ
     patterns are counted up to `EXACT_UP_TO` differences, beyond that random ones and the observed one.
     """
     n = len(differences)
@@ -224,16 +228,16 @@ def detectable_gain(std: float, pairs: int, level: float) -> float | None:
 # --- a study ----------------------------------------------------------------------------------------------------------
 
 
-def _summary(study: Study, method: str) -> MethodSummary:
-    runs = [result for result in study.results if result.method == method]
+def _summary(study: Study, discretization: str) -> DiscretizationSummary:
+    runs = [result for result in study.results if result.discretization == discretization]
     done = [result for result in runs if result.status == "done"]
     names = dict.fromkeys(name for result in done for name in numbers_of(result))
     found = {
         name: spread([value for result in done if (value := numbers_of(result).get(name)) is not None])
         for name in names
     }
-    return MethodSummary(
-        method,
+    return DiscretizationSummary(
+        discretization,
         planned=len(study.plan.seeds),
         failed=len(runs) - len(done),
         missing=len(study.plan.seeds) - len(runs),
@@ -252,57 +256,57 @@ def numbers_of(result: Result) -> dict[str, float]:
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
-def _paired_gains(study: Study, method: str) -> dict[int, float]:
-    """Of each seed with which both the method and the baseline have the metric."""
+def _paired_gains(study: Study, discretization: str) -> dict[int, float]:
+    """Of each seed with which both the rule and the baseline have the metric."""
     plan = study.plan
     sign = 1 if METRICS[plan.metric].higher_is_better else -1
     values = {
-        (result.method, result.seed): numbers_of(result)[plan.metric]
+        (result.discretization, result.seed): numbers_of(result)[plan.metric]
         for result in study.results
         if result.status == "done" and plan.metric in numbers_of(result)
     }
     return {
-        seed: sign * (values[method, seed] - values[plan.baseline, seed])
+        seed: sign * (values[discretization, seed] - values[plan.baseline, seed])
         for seed in plan.seeds
-        if (method, seed) in values and (plan.baseline, seed) in values
+        if (discretization, seed) in values and (plan.baseline, seed) in values
     }
 
 
 def _comparisons(paired: dict[str, dict[int, float]], level: float, threshold: float) -> tuple[Comparison, ...]:
-    """All methods at once: what is significant depends on how many were tested."""
-    tested = [method for method, gains in paired.items() if gains]
-    gains = {method: tuple(paired[method].values()) for method in paired}
-    p = _of_each(tested, (sign_flip_test(gains[method]) for method in tested))
-    p_loss = _of_each(tested, (sign_flip_test([-gain for gain in gains[method]]) for method in tested))
+    """All rules at once: what is significant depends on how many were tested."""
+    tested = [discretization for discretization, gains in paired.items() if gains]
+    gains = {discretization: tuple(paired[discretization].values()) for discretization in paired}
+    p = _of_each(tested, (sign_flip_test(gains[discretization]) for discretization in tested))
+    p_loss = _of_each(tested, (sign_flip_test([-gain for gain in gains[discretization]]) for discretization in tested))
     p_holm = _of_each(tested, holm(list(p.values())))
     p_loss_holm = _of_each(tested, holm(list(p_loss.values())))
-    best_possible = _of_each(tested, holm([smallest_p(len(gains[method])) for method in tested]))
+    best_possible = _of_each(tested, holm([smallest_p(len(gains[discretization])) for discretization in tested]))
 
-    def verdict(method: str, mean: float) -> Verdict:
-        if best_possible[method] > level:
+    def verdict(discretization: str, mean: float) -> Verdict:
+        if best_possible[discretization] > level:
             return Verdict.OPEN
-        if p_holm[method] <= level:
+        if p_holm[discretization] <= level:
             return Verdict.ABOVE if mean >= threshold * (1 - ROUNDING) else Verdict.SMALL
-        return Verdict.WORSE if p_loss_holm[method] <= level else Verdict.NOT_SHOWN
+        return Verdict.WORSE if p_loss_holm[discretization] <= level else Verdict.NOT_SHOWN
 
-    def compared(method: str) -> Comparison:
-        gain = spread(gains[method])
+    def compared(discretization: str) -> Comparison:
+        gain = spread(gains[discretization])
         return Comparison(
-            method,
-            seeds=tuple(paired[method]),
-            gains=gains[method],
+            discretization,
+            seeds=tuple(paired[discretization]),
+            gains=gains[discretization],
             gain=gain,
-            p=p.get(method),
-            p_holm=p_holm.get(method),
-            p_loss=p_loss.get(method),
-            p_loss_holm=p_loss_holm.get(method),
+            p=p.get(discretization),
+            p_holm=p_holm.get(discretization),
+            p_loss=p_loss.get(discretization),
+            p_loss_holm=p_loss_holm.get(discretization),
             cohens_d=gain.mean / gain.std if gain and gain.std else None,
             detectable=detectable_gain(gain.std, gain.n, level / len(tested)) if gain and gain.std else None,
-            verdict=verdict(method, gain.mean) if gain else Verdict.OPEN,
+            verdict=verdict(discretization, gain.mean) if gain else Verdict.OPEN,
         )
 
-    return tuple(compared(method) for method in paired)
+    return tuple(compared(discretization) for discretization in paired)
 
 
-def _of_each(methods: Sequence[str], values: Iterable[float]) -> dict[str, float]:
-    return dict(zip(methods, values, strict=True))
+def _of_each(discretizations: Sequence[str], values: Iterable[float]) -> dict[str, float]:
+    return dict(zip(discretizations, values, strict=True))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def facts(study: Study, folder: Path) -> dict[str, Any]:
-    """Counts, and for each method what it has reached so far, as plain data."""
+    """Counts, and for each rule what it has reached so far, as plain data."""
     plan = study.plan
     failures = [result for result in study.results if result.status == "failed"]
     return {
@@ -26,22 +26,26 @@ def facts(study: Study, folder: Path) -> dict[str, Any]:
         "done": len(study.results) - len(failures),
         "failed": len(failures),
         "missing": len(study.missing),
-        "methods": [_method_facts(study, folder, method) for method in plan.methods],
-        "failures": [{"method": r.method, "seed": r.seed, "error": r.error} for r in failures],
+        "discretizations": [
+            _discretization_facts(study, folder, discretization) for discretization in plan.discretizations
+        ],
+        "failures": [{"discretization": r.discretization, "seed": r.seed, "error": r.error} for r in failures],
         "damaged": list(study.damaged.values()),
     }
 
 
-def _method_facts(study: Study, folder: Path, method: str) -> dict[str, Any]:
+def _discretization_facts(study: Study, folder: Path, discretization: str) -> dict[str, Any]:
     plan = study.plan
-    results = [result for result in study.results if result.method == method]
+    results = [result for result in study.results if result.discretization == discretization]
     values = [result.metrics[plan.metric] for result in results if plan.metric in result.metrics]
     best = max if METRICS[plan.metric].higher_is_better else min
     begun = {
-        seed: part for name, seed in study.missing if name == method and (part := part_done(folder, plan, name, seed))
+        seed: part
+        for name, seed in study.missing
+        if name == discretization and (part := part_done(folder, plan, name, seed))
     }
     return {
-        "method": method,
+        "discretization": discretization,
         "done": sum(result.status == "done" for result in results),
         "failed": sum(result.status == "failed" for result in results),
         "begun": {str(seed): part for seed, part in begun.items()},
@@ -51,10 +55,10 @@ def _method_facts(study: Study, folder: Path, method: str) -> dict[str, Any]:
     }
 
 
-def part_done(folder: Path, plan: Plan, method: str, seed: int) -> float:
+def part_done(folder: Path, plan: Plan, discretization: str, seed: int) -> float:
     """The share of a run that is behind it and recorded."""
     try:
-        records = RunFolder(run_folder(folder, method, seed)).read_metrics()
+        records = RunFolder(run_folder(folder, discretization, seed)).read_metrics()
     except ValueError:  # the run writes them again when it continues
         records = []
     counted, total = plan.length()
@@ -69,25 +73,26 @@ def render(told: dict[str, Any]) -> list[Any]:
     if told["failures"] or told["damaged"]:
         lines.append("")
     lines += [
-        f"{failure['method']}, seed {failure['seed']}: FAILED, {failure['error']}" for failure in told["failures"]
+        f"{failure['discretization']}, seed {failure['seed']}: FAILED, {failure['error']}"
+        for failure in told["failures"]
     ]
     return lines + [f"{why}; it will be set aside and the run done again" for why in told["damaged"]]
 
 
 def table(told: dict[str, Any]) -> Table:
-    """The methods of `facts`, a line each."""
+    """The rules of `facts`, a line each."""
     from rich import box
     from rich.table import Table
 
     metric = METRICS[told["metric"]]
     title = f"{metric.title}, {metric.unit}" if metric.unit else metric.title
     shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    shown.add_column("method", style="bold", no_wrap=True)
+    shown.add_column("discretization", style="bold", no_wrap=True)
     for header in ("done", "failed", f"{title}: mean", "std", "best so far"):
         shown.add_column(header, justify="right")
     shown.add_column("in progress")
-    for row in told["methods"]:
+    for row in told["discretizations"]:
         numbers = ("–" if row[name] is None else f"{row[name]:.2f}" for name in ("mean", "std", "best"))
         begun = ", ".join(f"seed {seed}: {part:.0%}" for seed, part in row["begun"].items())
-        shown.add_row(row["method"], str(row["done"]), str(row["failed"] or "–"), *numbers, begun)
+        shown.add_row(row["discretization"], str(row["done"]), str(row["failed"] or "–"), *numbers, begun)
     return shown

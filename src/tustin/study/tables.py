@@ -9,7 +9,7 @@ from typing import Any
 from ..report.paper_figures import PAPER, SOURCE, PaperResults
 from ..train.metrics import METRICS, Metric
 from ..train.run import FREE
-from .stats import CONFIDENCE, POWER, Analysis, Comparison, MethodSummary, Spread, numbers_of
+from .stats import CONFIDENCE, POWER, Analysis, Comparison, DiscretizationSummary, Spread, numbers_of
 from .wording import difference_unit, digits, flat, signed
 
 __all__ = [
@@ -47,14 +47,14 @@ class Table:
 def results_table(analysis: Analysis) -> Table:
     """Table 1 of the paper, over the seeds."""
     metrics = shown_metrics(analysis)
-    unit, seconds = _time_unit(analysis.methods)
-    counted = any(summary.done != summary.planned for summary in analysis.methods)
-    header = ["method", *(["runs"] if counted else []), f"training time ({unit})", "best epoch"]
+    unit, seconds = _time_unit(analysis.discretizations)
+    counted = any(summary.done != summary.planned for summary in analysis.discretizations)
+    header = ["discretization", *(["runs"] if counted else []), f"training time ({unit})", "best epoch"]
     header += [_title(metric) for metric in metrics] + [_title(METRICS["samples_per_second"])]
     rows = []
-    for summary in analysis.methods:
+    for summary in analysis.discretizations:
         numbers = summary.numbers
-        cells = [summary.method]
+        cells = [summary.discretization]
         if counted:
             cells.append(
                 str(summary.done) if summary.done == summary.planned else f"{summary.done} of {summary.planned}"
@@ -70,13 +70,13 @@ def results_table(analysis: Analysis) -> Table:
         "Results",
         tuple(header),
         rows,
-        f"{over} Metrics are those of the best epoch on the held-out data, for every method alike. Times are those of "
+        f"{over} Metrics are those of the best epoch on the held-out data, for every rule alike. Times are those of "
         "training without evaluation.",
     )
 
 
 def significance_table(analysis: Analysis) -> Table:
-    """Every method against the baseline, with its verdict."""
+    """Every rule against the baseline, with its verdict."""
     plan, metric = analysis.plan, analysis.metric
     unit = difference_unit(metric)
     gain = f"gain ({unit})" if unit else "gain"
@@ -84,11 +84,11 @@ def significance_table(analysis: Analysis) -> Table:
     return Table(
         "significance",
         f"Is it better than {plan.baseline}?",
-        ("method", "verdict", gain, f"{CONFIDENCE:.0%} interval", "pairs", "d", "p", "p, Holm", "detects"),
+        ("discretization", "verdict", gain, f"{CONFIDENCE:.0%} interval", "pairs", "d", "p", "p, Holm", "detects"),
         [_comparison_row(comparison, digits(metric)) for comparison in analysis.comparisons],
         f"Gain in {metric.title} over {plan.baseline} with the same seed, and its bootstrap interval, too narrow with "
         "few pairs; d: Cohen's, of the paired differences; p: one-sided sign-flip test, then with Holm's correction "
-        f"over the methods; detects: the gain that would be shown with a probability of {POWER:.0%}. Level "
+        f"over the discretizations; detects: the gain that would be shown with a probability of {POWER:.0%}. Level "
         f"{plan.level:g}, threshold {plan.threshold:g}{f' {unit}' if unit else ''}. “Not shown” does not mean equal."
         f"{direction}",
         frozenset({"verdict"}),
@@ -98,7 +98,7 @@ def significance_table(analysis: Analysis) -> Table:
 def _comparison_row(comparison: Comparison, decimals: int) -> tuple[str, ...]:
     gain = comparison.gain
     return (
-        comparison.method,
+        comparison.discretization,
         str(comparison.verdict),
         signed(gain.mean, decimals) if gain else NOTHING,
         _interval(gain, decimals),
@@ -130,22 +130,27 @@ def paper_table(analysis: Analysis) -> Table | None:
             m: signed(told.throughput, 2) for m, told in paper.gains.items() if told.throughput is not None
         }
     columns |= {f"ours: {name}": cells for name, cells in _our_columns(analysis, metrics[0]).items()}
-    methods = list(dict.fromkeys([*paper.rows, *analysis.plan.methods]))
+    discretizations = list(dict.fromkeys([*paper.rows, *analysis.plan.discretizations]))
     return Table(
         "paper",
         "Beside the paper",
-        ("method", *columns),
-        [(method, *(cells.get(method, NOTHING) for cells in columns.values())) for method in methods],
+        ("discretization", *columns),
+        [
+            (discretization, *(cells.get(discretization, NOTHING) for cells in columns.values()))
+            for discretization in discretizations
+        ],
         _paper_note(analysis, paper),
     )
 
 
 def _our_columns(analysis: Analysis, metric: Metric) -> dict[str, dict[str, str]]:
-    values = {s.method: _plus_minus(s.numbers.get(metric.name), digits(metric)) for s in analysis.methods}
+    values = {
+        s.discretization: _plus_minus(s.numbers.get(metric.name), digits(metric)) for s in analysis.discretizations
+    }
     columns = {_title(metric): values}
     if metric == analysis.metric:
         columns[f"gain ({difference_unit(metric)})"] = {
-            c.method: signed(c.gain.mean, digits(metric)) for c in analysis.comparisons if c.gain
+            c.discretization: signed(c.gain.mean, digits(metric)) for c in analysis.comparisons if c.gain
         }
     return columns
 
@@ -169,8 +174,8 @@ def failures_table(analysis: Analysis) -> Table | None:
     return Table(
         "failures",
         "Failed runs",
-        ("method", "seed", "what happened", "diagnosis"),
-        [(run.method, str(run.seed), run.error or "unknown", _diagnosis(run.diagnosis)) for run in failed],
+        ("discretization", "seed", "what happened", "diagnosis"),
+        [(run.discretization, str(run.seed), run.error or "unknown", _diagnosis(run.diagnosis)) for run in failed],
         words=frozenset({"what happened", "diagnosis"}),
     )
 
@@ -198,15 +203,22 @@ def _diagnosis(facts: dict[str, Any] | None) -> str:
 def runs_table(analysis: Analysis) -> Table:
     """Every run of the plan."""
     metrics = shown_metrics(analysis)
-    results = {(result.method, result.seed): result for result in analysis.study.results}
+    results = {(result.discretization, result.seed): result for result in analysis.study.results}
     rows = []
-    for method, seed in analysis.plan.runs():
-        result = results.get((method, seed))
+    for discretization, seed in analysis.plan.runs():
+        result = results.get((discretization, seed))
         numbers = numbers_of(result) if result and result.status == "done" else {}
         cells = [_one(numbers.get("train_seconds"), 1), f"{numbers['best_epoch']:g}" if numbers else NOTHING]
         cells += [_one(numbers.get(metric.name), digits(metric)) for metric in metrics]
-        rows.append((method, str(seed), result.status if result else "missing", *cells))
-    header = ("method", "seed", "status", "training time (s)", "best epoch", *(_title(metric) for metric in metrics))
+        rows.append((discretization, str(seed), result.status if result else "missing", *cells))
+    header = (
+        "discretization",
+        "seed",
+        "status",
+        "training time (s)",
+        "best epoch",
+        *(_title(metric) for metric in metrics),
+    )
     return Table("runs", "All runs", header, rows, words=frozenset({"status"}))
 
 
@@ -221,7 +233,7 @@ def settings_table(name: str, title: str, values: dict[str, Any]) -> Table:
 
 def shown_metrics(analysis: Analysis) -> list[Metric]:
     """The metric of the study first, then others in its unit."""
-    measured = {name for summary in analysis.methods for name in summary.numbers}
+    measured = {name for summary in analysis.discretizations for name in summary.numbers}
     first = analysis.metric
     others = [m for m in METRICS.values() if m.name in measured and m.unit == first.unit and m != first]
     return [first, *others][:MOST_METRICS]
@@ -231,8 +243,10 @@ def _title(metric: Metric) -> str:
     return f"{metric.title} ({metric.unit})" if metric.unit else metric.title
 
 
-def _time_unit(methods: Sequence[MethodSummary]) -> tuple[str, int]:
-    longest = max((s.numbers["train_seconds"].mean for s in methods if "train_seconds" in s.numbers), default=0.0)
+def _time_unit(discretizations: Sequence[DiscretizationSummary]) -> tuple[str, int]:
+    longest = max(
+        (s.numbers["train_seconds"].mean for s in discretizations if "train_seconds" in s.numbers), default=0.0
+    )
     return next(((unit, seconds) for unit, seconds in _TIME_UNITS if longest >= 2 * seconds), ("s", 1))
 
 

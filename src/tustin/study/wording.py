@@ -14,20 +14,20 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def title(analysis: Analysis) -> str:
-    return f"{_count(len(analysis.plan.methods), 'discretization').capitalize()} on {analysis.plan.recipe}"
+    return f"{_count(len(analysis.plan.discretizations), 'discretization').capitalize()} on {analysis.plan.recipe}"
 
 
 def headline(analysis: Analysis) -> list[str]:
     """What was compared, and what can be concluded."""
     plan, title = analysis.plan, analysis.metric.title
-    methods, seeds = len(plan.methods), len(plan.seeds)
-    with_seeds = f"with {_count(seeds, 'seed')}" + (" each" if methods > 1 and seeds > 1 else "")
-    if methods == 1:
-        first = f"One method, {plan.methods[0]}, was trained on {plan.recipe} {with_seeds}."
+    discretizations, seeds = len(plan.discretizations), len(plan.seeds)
+    with_seeds = f"with {_count(seeds, 'seed')}" + (" each" if discretizations > 1 and seeds > 1 else "")
+    if discretizations == 1:
+        first = f"One discretization, {plan.discretizations[0]}, was trained on {plan.recipe} {with_seeds}."
         return [first, "There is nothing to compare it with."]
     first = (
-        f"{_count(methods, 'discretization').capitalize()} were compared on {plan.recipe} by {title}, {with_seeds} "
-        f"and {plan.baseline} as the baseline."
+        f"{_count(discretizations, 'discretization').capitalize()} were compared on {plan.recipe} by {title}, "
+        f"{with_seeds} and {plan.baseline} as the baseline."
     )
     return [first, *_conclusions(analysis)]
 
@@ -44,20 +44,20 @@ def _conclusions(analysis: Analysis) -> Iterator[str]:
     if worse := by_verdict[Verdict.WORSE]:
         parts.append(f"{_named(worse, analysis)} significantly worse than {plan.baseline}")
     if not_shown := by_verdict[Verdict.NOT_SHOWN]:
-        names = _joined([comparison.method for comparison in not_shown])
+        names = _joined([comparison.discretization for comparison in not_shown])
         parts.append(f"no difference from {plan.baseline} was shown for {names}")
     if parts:
         text = "; ".join(parts)
         yield f"{text[0].upper() if parts[0].startswith('no ') else text[0]}{text[1:]}."
     if open_ones := by_verdict[Verdict.OPEN]:
-        names = _joined([comparison.method for comparison in open_ones])
+        names = _joined([comparison.discretization for comparison in open_ones])
         yield f"About {names if parts else 'differences between them'} nothing can be concluded."
 
 
 def _named(comparisons: Sequence[Comparison], analysis: Analysis) -> str:
-    """The methods, the best first, with their gains, and the verb."""
+    """The rules, the best first, with their gains, and the verb."""
     ranked = sorted(comparisons, key=lambda c: -c.gain.mean if c.gain else 0.0)
-    names = [f"{c.method} ({signed(c.gain.mean, digits(analysis.metric))})" for c in ranked if c.gain]
+    names = [f"{c.discretization} ({signed(c.gain.mean, digits(analysis.metric))})" for c in ranked if c.gain]
     return f"{_joined(names)} {'is' if len(names) == 1 else 'are'}"
 
 
@@ -73,39 +73,39 @@ def _of_runs(analysis: Analysis) -> Iterator[str]:
         yield f"{len(study.missing)} of {total} runs {_have(len(study.missing))} not ended, so the result may change."
     for reason in study.damaged.values():
         yield f"A result is not counted: {reason}."
-    for summary in analysis.methods:
+    for summary in analysis.discretizations:
         if summary.failed == summary.planned:
-            yield f"{summary.method} failed with every seed."
+            yield f"{summary.discretization} failed with every seed."
         elif summary.failed:
             yield (
-                f"{summary.method} failed in {summary.failed} of {summary.planned} runs; its numbers are those of the "
-                "seeds that survived, which may be the easy ones."
+                f"{summary.discretization} failed in {summary.failed} of {summary.planned} runs; its numbers are those of "
+                "the seeds that survived, which may be the easy ones."
             )
 
 
 def _of_tests(analysis: Analysis) -> Iterator[str]:
     plan = analysis.plan
-    if len(plan.methods) == 1:
-        yield "With one method there is no difference to test."
-    elif plan.baseline not in plan.methods:
-        yield f"The baseline {plan.baseline} is not among the methods, so nothing is paired with it."
+    if len(plan.discretizations) == 1:
+        yield "With one discretization there is no difference to test."
+    elif plan.baseline not in plan.discretizations:
+        yield f"The baseline {plan.baseline} is not among the discretizations, so nothing is paired with it."
     tested = [c for c in analysis.comparisons if c.pairs]
-    alone = [c.method for c in analysis.comparisons if not c.pairs]
-    if alone and plan.baseline in plan.methods:
+    alone = [c.discretization for c in analysis.comparisons if not c.pairs]
+    if alone and plan.baseline in plan.discretizations:
         yield f"No seed has a result of both {plan.baseline} and {_joined(alone, 'or')}."
     floors = holm([smallest_p(c.pairs) for c in tested])
     for pairs in sorted({c.pairs for c in tested if c.verdict == Verdict.OPEN}):
-        group = [(c.method, floor) for c, floor in zip(tested, floors, strict=True) if c.pairs == pairs]
+        group = [(c.discretization, floor) for c, floor in zip(tested, floors, strict=True) if c.pairs == pairs]
         yield (
             f"{_count(pairs, 'pair').capitalize()} of runs cannot tell a difference from chance for "
-            f"{_joined([method for method, _ in group])}: even if all were gains, p would be {group[0][1]:.2g} after "
-            f"correction, above the level of {plan.level:g}; more seeds would help."
+            f"{_joined([discretization for discretization, _ in group])}: even if all were gains, p would be "
+            f"{group[0][1]:.2g} after correction, above the level of {plan.level:g}; more seeds would help."
         )
     for c in tested:
         if c.pairs > 1 and c.gain and c.gain.std == 0:
             same = "no gain or loss" if c.gain.mean == 0 else "the same gain"
-            yield f"{c.method} has {same} with every seed: without any spread there is no effect size."
-    if any(summary.done == 1 for summary in analysis.methods):
+            yield f"{c.discretization} has {same} with every seed: without any spread there is no effect size."
+    if any(summary.done == 1 for summary in analysis.discretizations):
         yield "The spread between seeds is unknown where there is one run."
 
 

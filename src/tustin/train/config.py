@@ -44,7 +44,7 @@ class ModelConfig:
     name: str = "vim_tiny_patch16_224"
     """Name of the model; `tustin info` lists them."""
     discretization: str = "bil"
-    """Rule that turns the continuous system into a recurrence; `tustin methods` lists them."""
+    """Rule that turns the continuous system into a recurrence; `tustin discretizations` lists them."""
     img_size: Annotated[int, Range(1, 8192)] | None = None
     """Side of the images; by default what the model is made for."""
     drop_path_rate: Annotated[float, Range(0, 1, below=True)] = 0.0

@@ -22,7 +22,7 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
 from ..data.batches import Batch, Order, evaluation_batches, training_batches
-from ..discretize import get_method
+from ..discretize import get_discretization
 from ..models import Diagnosis
 from ..support.files import digest
 from ..support.signals import Interrupted, StopRequest, stop_requests
@@ -313,7 +313,7 @@ class Trainer:
 
     def _unstable(self) -> float:
         """The largest share of unstable steps of any layer, on the last batch; most rules are stable for all."""
-        rule = get_method(self.config.model.discretization)
+        rule = get_discretization(self.config.model.discretization)
         if self.last_batch is None or math.isinf(rule.stable[0]):
             return 0.0
         layers = self.task.diagnose(self.plain_model, self.last_batch).layers

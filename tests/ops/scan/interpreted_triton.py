@@ -18,15 +18,15 @@ from tests.ops.scan.test_native_accuracy import arguments_of, covering, name_of
 from tests.ops.scan.test_op import operator_arguments
 from tests.systems import OPTIONAL, cast, system
 from tests.tolerances import DERIVATIVES, SCAN, VALUES, assert_close
-from tustin import METHODS, selective_scan
+from tustin import DISCRETIZATIONS, selective_scan
 from tustin.ops.scan import triton as launcher
-from tustin.ops.scan.triton_methods import METHODS as FUNCTIONS
-from tustin.ops.scan.triton_methods import Functions, softplus
+from tustin.ops.scan.triton_discretizations import DISCRETIZATIONS as FUNCTIONS
+from tustin.ops.scan.triton_discretizations import Functions, softplus
 
 patch_once()
 round_as_a_gpu_does()
 
-each_method = pytest.mark.parametrize("method", METHODS)
+each_discretization = pytest.mark.parametrize("discretization", DISCRETIZATIONS)
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_regime = pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
 CHUNK = launcher.CHUNK
@@ -57,12 +57,12 @@ def assert_follows(x: Arguments, least: float = 0.0, but: tuple[str, ...] = (), 
         assert_close(*both, table, what)
 
 
-# ── the methods ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the rules ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @triton.jit
 def evaluate(delta, A, out, size, STEP: tl.constexpr, SLOPES: tl.constexpr, BLOCK: tl.constexpr):
-    """Both functions of a method for each pair of Δ and A."""
+    """Both functions of a rule for each pair of Δ and A."""
     i = tl.arange(0, BLOCK)
     exists = i < size
     d = tl.load(delta + i, mask=exists, other=1.0)
@@ -79,39 +79,41 @@ def evaluated(functions: Functions, delta: Tensor, A: Tensor) -> Tensor:
     return out
 
 
-def exactly(method: str, d: float, a: float) -> dict[str, tuple[float, float, float]]:
+def exactly(discretization: str, d: float, a: float) -> dict[str, tuple[float, float, float]]:
     """What `evaluate` should find, its tolerance, and the size of an error that does not count, by name.
 
     e^z is known to some units in the last place of 1, not of itself, so that is excused wherever it is a summand; and
     so are RK4's polynomials by the size of their terms, because they change sign.
     """
     z = judge.mp.mpf(d) * judge.mp.mpf(a)
-    growth, beta = float(judge.ALPHA[method](z) - 1), judge.quantity(method, "β", d, float(z))
-    alpha_z, beta_z, beta_d = (judge.quantity(method, name, d, float(z)) for name in ("∂α/∂z", "∂β/∂z", "∂β/∂Δ"))
+    growth, beta = float(judge.ALPHA[discretization](z) - 1), judge.quantity(discretization, "β", d, float(z))
+    alpha_z, beta_z, beta_d = (
+        judge.quantity(discretization, name, d, float(z)) for name in ("∂α/∂z", "∂β/∂z", "∂β/∂Δ")
+    )
     ulp, size = 2**-23, abs(float(z))
-    raw = 2 * ulp * (1 + size**3) if method == "rk4_raw" else 0.0
-    slope = raw or (0.0 if method == "bil" else 4 * ulp)
+    raw = 2 * ulp * (1 + size**3) if discretization == "rk4_raw" else 0.0
+    slope = raw or (0.0 if discretization == "bil" else 4 * ulp)
     step = {"α − 1": (growth, VALUES, raw * size), "β": (beta, VALUES, raw * d)}
     slopes = {
         "α − 1 again": (growth, VALUES, raw * size),
         "∂α/∂z": (alpha_z, DERIVATIVES, slope),
         "β again": (beta, VALUES, raw * d),
         "dβ/dA": (d * beta_z, DERIVATIVES, raw * d * d),
-        "dβ/dΔ": (beta_d + a * beta_z, DERIVATIVES, 0.0 if method == "foh" else slope),
+        "dβ/dΔ": (beta_d + a * beta_z, DERIVATIVES, 0.0 if discretization == "foh" else slope),
     }
     return {name: (value, table[torch.float32], slack) for name, (value, table, slack) in (step | slopes).items()}
 
 
-@each_method
-def test_coefficients_and_derivatives_match_mpmath(method: str) -> None:
+@each_discretization
+def test_coefficients_and_derivatives_match_mpmath(discretization: str) -> None:
     """Values to 1e-6, derivatives to 1e-5 of themselves, for z in [−80, 0] and steps from 1e-6 to 10."""
     delta, z = (t.flatten()[3::7] for t in grid(torch.float32))
     keep = (delta >= 1e-6) & (z < 0) & (z > -79)
     delta, A = delta[keep], (z[keep] / delta[keep]).clamp(max=-1e-15)
-    got = evaluated(FUNCTIONS[method], delta, A)
+    got = evaluated(FUNCTIONS[discretization], delta, A)
     for i, (d, a) in enumerate(zip(delta.tolist(), A.tolist(), strict=True)):
         for value, (name, (expected, tolerance, slack)) in zip(
-            got[:, i].tolist(), exactly(method, d, a).items(), strict=True
+            got[:, i].tolist(), exactly(discretization, d, a).items(), strict=True
         ):
             error = relative_error(value, expected, slack)
             assert error <= tolerance, f"{name} at Δ = {d}, z = {d * a}: {value}, expected {expected}"
@@ -136,15 +138,15 @@ def test_softplus_matches_the_standard_library() -> None:
 # ── the scan ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@each_method
+@each_discretization
 @each_direction
 @each_regime
-def test_every_argument(method: str, reverse: bool, cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_argument(discretization: str, reverse: bool, cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Output, last state, and all nine gradients, for tokens in two segments or one."""
     if cut:
         cut_time(monkeypatch)
-    x = system(1, 6, CHUNK + 3, 3, optional=OPTIONAL, method=method)
-    assert_follows(x, method=method, reverse=reverse, delta_softplus=True)
+    x = system(1, 6, CHUNK + 3, 3, optional=OPTIONAL, discretization=discretization)
+    assert_follows(x, discretization=discretization, reverse=reverse, delta_softplus=True)
 
 
 FACTORS: dict[str, tuple] = {
@@ -171,66 +173,66 @@ WIDE_FACTORS = FACTORS | {
 }
 
 
-def with_methods(cases: list[dict]) -> list[tuple[dict, str]]:
-    """Each case with one method after the other: what is particular to one is arithmetic, and knows no shapes."""
-    names = list(METHODS)
+def with_discretizations(cases: list[dict]) -> list[tuple[dict, str]]:
+    """Each case with one rule after the other: what is particular to one is arithmetic, and knows no shapes."""
+    names = list(DISCRETIZATIONS)
     return [(case, names[i % len(names)]) for i, case in enumerate(cases)]
 
 
-@pytest.mark.parametrize(("case", "method"), with_methods(covering(0, FACTORS)), ids=name_of)
-def test_shapes_layouts_and_forms(case: dict, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("case", "discretization"), with_discretizations(covering(0, FACTORS)), ids=name_of)
+def test_shapes_layouts_and_forms(case: dict, discretization: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any two values of any two factors occur together."""
     if case["cut"]:
         cut_time(monkeypatch)
-    x, how = arguments_of(case, method)
+    x, how = arguments_of(case, discretization)
     assert_follows(x, least=0.1, **how)
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize(("case", "method"), with_methods(covering(1, WIDE_FACTORS)), ids=name_of)
-def test_many_more_shapes_layouts_and_forms(case: dict, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    test_shapes_layouts_and_forms(case, method, monkeypatch)
+@pytest.mark.parametrize(("case", "discretization"), with_discretizations(covering(1, WIDE_FACTORS)), ids=name_of)
+def test_many_more_shapes_layouts_and_forms(case: dict, discretization: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    test_shapes_layouts_and_forms(case, discretization, monkeypatch)
 
 
 @pytest.mark.wide
-@each_method
+@each_discretization
 @pytest.mark.parametrize(
     ("steps", "cut"), [((1e-3, 0.1), True), ((0.69, 0.70), False)], ids=["Mamba, cut", "ViM backwards, whole"]
 )
 def test_initial_values_of_real_models(
-    steps: tuple[float, float], cut: bool, method: str, monkeypatch: pytest.MonkeyPatch
+    steps: tuple[float, float], cut: bool, discretization: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A = −1 … −16 with Mamba's initial steps, and with those of ViM's second direction, over an image's tokens."""
     if cut:
         cut_time(monkeypatch)
     x = system(1, 4, 197, 16, optional=("D", "z"))
-    x["A"] = -torch.arange(1.0, 17).repeat(4, 1) * (0.2 if method == "rk4_raw" else 1)
+    x["A"] = -torch.arange(1.0, 17).repeat(4, 1) * (0.2 if discretization == "rk4_raw" else 1)
     x["delta"] = steps[0] * (steps[1] / steps[0]) ** ((x["delta"] - 0.05) / 1.95)
-    assert_follows(x, method=method)
+    assert_follows(x, discretization=discretization)
 
 
-@each_method
-def test_every_size_of_A(method: str) -> None:
+@each_discretization
+def test_every_size_of_A(discretization: str) -> None:
     """At zero, near it, and above it: growth."""
     sizes = torch.tensor([0.0, -1e-38, -1e-12, -1e-6, -1e-4, -0.01, -0.1, -0.26, 1e-3, 0.2])
-    x = system(1, len(sizes), 6, 2, optional=("initial_state",), method=method)
+    x = system(1, len(sizes), 6, 2, optional=("initial_state",), discretization=discretization)
     x["A"] = sizes[:, None].repeat(1, 2)
-    assert_follows(x, method=method)
+    assert_follows(x, discretization=discretization)
 
 
-@pytest.mark.parametrize("method", ["mamba", "bil", "hoh3", "rk4"])
+@pytest.mark.parametrize("discretization", ["mamba", "bil", "hoh3", "rk4"])
 @pytest.mark.parametrize("step", [0.0, 1e-6, 12.0, 1e5])
-def test_every_size_of_step(step: float, method: str) -> None:
+def test_every_size_of_step(step: float, discretization: str) -> None:
     """From Δ = 0 to z = −4e5. Where e^z has vanished, the gradients that live off it alone are not judged."""
-    x = system(1, 4, 4, 3, optional=("initial_state", "z"), method=method)
+    x = system(1, 4, 4, 3, optional=("initial_state", "z"), discretization=discretization)
     x["delta"] = step * (0.5 + 0.5 * x["delta"] / x["delta"].max())
     forgotten = ("A", "delta", "initial_state") if step > 12 else ()
-    assert_follows(x, method=method, least=1e-6, but=forgotten)
+    assert_follows(x, discretization=discretization, least=1e-6, but=forgotten)
 
 
 def test_no_batch() -> None:
     """An empty batch has an empty output, and gradients that are zero where they are shared."""
-    assert_follows(system(0, 4, 5, 2, B="constant", C="grouped", optional=OPTIONAL), method="bil")
+    assert_follows(system(0, 4, 5, 2, B="constant", C="grouped", optional=OPTIONAL), discretization="bil")
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -242,7 +244,7 @@ def test_offsets_beyond_32_bits(reverse: bool, tmp_path: Path) -> None:
     spread = dict(x)
     for place, (name, strides) in enumerate({"u": (far, 20, 1), "delta": (1, far, 2), "B": (50, 1, far)}.items()):
         spread[name] = memory[1000 * place :].as_strided(x[name].shape, strides).copy_(x[name])
-    how = {"method": "zoh", "reverse": reverse, "backend": "triton"}
+    how = {"discretization": "zoh", "reverse": reverse, "backend": "triton"}
     assert_same_bits(run(spread, weight_for(x), **how), run(x, weight_for(x), **how), "far apart in memory")
 
 
@@ -251,8 +253,8 @@ def test_same_bits_every_time(cut: bool, monkeypatch: pytest.MonkeyPatch) -> Non
     """Over runs and layouts."""
     if cut:
         cut_time(monkeypatch)
-    x = system(1, 12, CHUNK + 3, 3, optional=OPTIONAL, method="pol")
-    how = {"method": "pol", "backend": "triton", "delta_softplus": True}
+    x = system(1, 12, CHUNK + 3, 3, optional=OPTIONAL, discretization="pol")
+    how = {"discretization": "pol", "backend": "triton", "delta_softplus": True}
     first = run(x, weight_for(x), **how)
     assert_same_bits(run(x, weight_for(x), **how), first, "another run")
     moved = x | {name: x[name].mT.contiguous().mT for name in ("u", "delta", "z", "B", "C")}
@@ -260,12 +262,12 @@ def test_same_bits_every_time(cut: bool, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("method", ["bil", "hoh"])
-def test_16_bit_is_float32_rounded_once(method: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("discretization", ["bil", "hoh"])
+def test_16_bit_is_float32_rounded_once(discretization: str, dtype: torch.dtype) -> None:
     """The same bits as float32 on the same values, rounded at the end; the gradients as those of rounded values."""
-    x = system(1, 6, CHUNK + 2, 3, optional=OPTIONAL, method=method)
+    x = system(1, 6, CHUNK + 2, 3, optional=OPTIONAL, discretization=discretization)
     x = {name: t.to(dtype) if name in ("u", "delta", "B", "C", "z") else t for name, t in x.items()}
-    how = {"method": method, "delta_softplus": True, "backend": "triton"}
+    how = {"discretization": discretization, "delta_softplus": True, "backend": "triton"}
     weight = weight_for(x).to(dtype)
     got, wide = run(x, weight, **how), run(cast(x, torch.float32), weight, **how)
     for what, value in wide.items():
@@ -276,8 +278,8 @@ def test_16_bit_is_float32_rounded_once(method: str, dtype: torch.dtype) -> None
 @each_direction
 def test_nan_is_neither_hidden_nor_spread(reverse: bool) -> None:
     """A NaN in any argument shows exactly where the reference shows it, and changes no bit anywhere else."""
-    clean = system(2, 6, 3, 2, C="grouped", optional=OPTIONAL, method="zoh")
-    how = {"method": "zoh", "reverse": reverse, "delta_softplus": True, "return_last_state": True}
+    clean = system(2, 6, 3, 2, C="grouped", optional=OPTIONAL, discretization="zoh")
+    how = {"discretization": "zoh", "reverse": reverse, "delta_softplus": True, "return_last_state": True}
     before = selective_scan(**clean, **how, backend="triton")
     for name, t in clean.items():
         bad = t.clone()
@@ -305,7 +307,7 @@ def test_opcheck(form: str, optional: tuple[str, ...]) -> None:
 def test_warm_up_leaves_nothing_behind() -> None:
     x = system(1, 4, 5, 2, optional=OPTIONAL)
     before = {name: t.clone() for name, t in x.items()}
-    assert launcher.warm_up(**x, method="bil") is None
+    assert launcher.warm_up(**x, discretization="bil") is None
     assert_same_bits(x, before, "after the warm-up")
 
 

@@ -5,7 +5,7 @@ import torch
 
 import tustin
 from tests.systems import OPTIONAL, system
-from tustin import METHODS, selective_scan
+from tustin import DISCRETIZATIONS, selective_scan
 from tustin.ops.scan import BACKENDS
 
 BATCH, D, L, N = 2, 6, 5, 3
@@ -31,14 +31,17 @@ def test_the_unchanged_arguments_are_accepted() -> None:
     assert selective_scan(**arguments()).shape == (BATCH, D, L)
 
 
-def test_unknown_method() -> None:
-    message = message_of(ValueError, {"method": "zho"})
-    assert message == f"unknown method 'zho' (did you mean 'zoh'?); known: {', '.join(METHODS)}"
+def test_unknown_discretization() -> None:
+    message = message_of(ValueError, {"discretization": "zho"})
+    assert message == f"unknown discretization 'zho' (did you mean 'zoh'?); known: {', '.join(DISCRETIZATIONS)}"
 
 
 @pytest.mark.parametrize("name", ["nothing like it", None, 3, ["nothing"]], ids=str)
-def test_unknown_method_with_no_close_match(name: object) -> None:
-    assert message_of(ValueError, {"method": name}) == f"unknown method {name!r}; known: {', '.join(METHODS)}"
+def test_unknown_discretization_with_no_close_match(name: object) -> None:
+    assert (
+        message_of(ValueError, {"discretization": name})
+        == f"unknown discretization {name!r}; known: {', '.join(DISCRETIZATIONS)}"
+    )
 
 
 def test_unknown_backend() -> None:
@@ -168,7 +171,7 @@ def test_checks_nest_and_survive_an_error() -> None:
 
 
 def test_positional_arguments_end_where_mambas_do() -> None:
-    """method, reverse, backend and initial_state only by name: no later argument of Mamba's can be taken for one."""
+    """rule, reverse, backend and initial_state only by name: no later argument of Mamba's can be taken for one."""
     x = system(optional=("D", "z", "delta_bias"))
     with pytest.raises(TypeError, match="positional arguments"):
         selective_scan(*x.values(), False, False, "zoh")

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from tests.native import needs_native
-from tests.systems import OPTIONAL, methods_of, system
-from tustin import METHODS, register, selective_scan
+from tests.systems import OPTIONAL, discretizations_of, system
+from tustin import DISCRETIZATIONS, register, selective_scan
 from tustin.ops.scan import BACKENDS
 
 pytestmark = needs_native
-each_method = pytest.mark.parametrize("method", methods_of("native"))
+each_discretization = pytest.mark.parametrize("discretization", discretizations_of("native"))
 
 
 def results(x: dict[str, Tensor], **how: object) -> dict[str, Tensor]:
@@ -31,11 +31,11 @@ def assert_same_bits(got: dict[str, Tensor], expected: dict[str, Tensor], what: 
         assert torch.equal(got[name], tensor), f"{name} differs: {what}"
 
 
-@each_method
-def test_same_bits_every_time(method: str) -> None:
+@each_discretization
+def test_same_bits_every_time(discretization: str) -> None:
     """Over runs, numbers of threads, layouts, and whether a sample is alone or in a batch."""
-    x = system(8, 40, 70, 5, optional=OPTIONAL, method=method)
-    how = {"method": method, "backend": "native", "delta_softplus": True}
+    x = system(8, 40, 70, 5, optional=OPTIONAL, discretization=discretization)
+    how = {"discretization": discretization, "backend": "native", "delta_softplus": True}
     first = results(x, **how)
     threads = torch.get_num_threads()
     try:
@@ -65,19 +65,23 @@ def test_offsets_beyond_32_bits(reverse: bool, tmp_path: Path) -> None:
     for place, (name, strides) in enumerate({"u": (far, 20, 1), "delta": (1, far, 2), "B": (50, 1, far)}.items()):
         view = memory[1000 * place :].as_strided(x[name].shape, strides)
         spread[name] = view.copy_(x[name])
-    how = {"method": "zoh", "reverse": reverse, "backend": "native"}
+    how = {"discretization": "zoh", "reverse": reverse, "backend": "native"}
     assert_same_bits(results(spread, **how), results(x, **how), "far apart in memory")
 
 
-def test_a_method_of_ones_own_runs_on_the_reference_and_says_so_once(clean_registry: None) -> None:
+def test_a_discretization_of_ones_own_runs_on_the_reference_and_says_so_once(clean_registry: None) -> None:
     """`auto` falls back with one warning; asking for native by name is an error that says why."""
-    register(replace(METHODS["bil"], name="mine"))
+    register(replace(DISCRETIZATIONS["bil"], name="mine"))
     x = system()
-    with pytest.warns(UserWarning, match="slow reference backend, because the native one cannot: method 'mine'"):
-        out = selective_scan(**x, method="mine")
-    assert torch.equal(out, selective_scan(**x, method="mine"))  # a second warning would be an error
-    assert torch.equal(out, selective_scan(**x, method="bil", backend="reference"))
-    with pytest.raises(RuntimeError, match="'native' cannot be used: method 'mine' is not one of those compiled"):
-        selective_scan(**x, method="mine", backend="native")
-    imitation = replace(METHODS["zoh"], coefficients=METHODS["bil"].coefficients)
+    with pytest.warns(
+        UserWarning, match="slow reference backend, because the native one cannot: discretization 'mine'"
+    ):
+        out = selective_scan(**x, discretization="mine")
+    assert torch.equal(out, selective_scan(**x, discretization="mine"))  # a second warning would be an error
+    assert torch.equal(out, selective_scan(**x, discretization="bil", backend="reference"))
+    with pytest.raises(
+        RuntimeError, match="'native' cannot be used: discretization 'mine' is not one of those compiled"
+    ):
+        selective_scan(**x, discretization="mine", backend="native")
+    imitation = replace(DISCRETIZATIONS["zoh"], coefficients=DISCRETIZATIONS["bil"].coefficients)
     assert BACKENDS["native"].refuses(torch.device("cpu"), imitation)

@@ -1,4 +1,4 @@
-"""The native backend against the float64 reference: every method and CPU level, awkward shapes, layouts and values."""
+"""The native backend against the float64 reference: every rule and CPU level, awkward shapes, layouts and values."""
 
 import itertools
 import random
@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.native import LEVELS, Arguments, assert_follows, cpu_level, each_method, needs_native
+from tests.native import LEVELS, Arguments, assert_follows, cpu_level, each_discretization, needs_native
 from tests.systems import OPTIONAL, system
-from tustin import METHODS
+from tustin import DISCRETIZATIONS
 from tustin.ops import native
-from tustin.ops.scan.native import method_names
+from tustin.ops.scan.native import discretization_names
 
 pytestmark = needs_native
 
@@ -33,9 +33,9 @@ def test_unknown_level() -> None:
     assert native.cpu_level() == before
 
 
-def test_compiled_methods_are_the_registered_ones() -> None:
+def test_compiled_discretizations_are_the_registered_ones() -> None:
     """Same names in the same order: none is missing from C++, and none there is unreachable."""
-    assert method_names() == tuple(METHODS)
+    assert discretization_names() == tuple(DISCRETIZATIONS)
 
 
 # ── layouts ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -124,13 +124,13 @@ def test_the_cases_cover_every_pair() -> None:
         assert {(case[a], case[b]) for case in CASES} == set(itertools.product(FACTORS[a], FACTORS[b]))
 
 
-def arguments_of(case: dict, method: str, **more: object) -> tuple[Arguments, dict]:
+def arguments_of(case: dict, discretization: str, **more: object) -> tuple[Arguments, dict]:
     """The tensors of a case, in its layout, and how to run them."""
     D = case["D"]
     forms = {"B": groups(case["B"], D), "C": groups(case["C"], D), "optional": case["optional"]}
-    x = system(case["batch"], D, case["L"], case["N"], **forms, method=method, **more)
+    x = system(case["batch"], D, case["L"], case["N"], **forms, discretization=discretization, **more)
     x = {name: LAYOUTS[case["layout"]](name, t) for name, t in x.items()}
-    return x, {"method": method, "reverse": case["reverse"], "delta_softplus": case["delta_softplus"]}
+    return x, {"discretization": discretization, "reverse": case["reverse"], "delta_softplus": case["delta_softplus"]}
 
 
 def name_of(case: dict | str) -> str:
@@ -138,27 +138,32 @@ def name_of(case: dict | str) -> str:
     return "-".join(str(value) for value in values if not isinstance(value, tuple))
 
 
-# Each case is run by every third method: what is particular to one is arithmetic, and does not know of shapes.
-RUNS = [(case, method) for i, case in enumerate(CASES) for j, method in enumerate(METHODS) if (i + j) % 3 == 0]
+# Each case is run by every third rule: what is particular to one is arithmetic, and does not know of shapes.
+RUNS = [
+    (case, discretization)
+    for i, case in enumerate(CASES)
+    for j, discretization in enumerate(DISCRETIZATIONS)
+    if (i + j) % 3 == 0
+]
 
 
-@pytest.mark.parametrize(("case", "method"), RUNS, ids=name_of)
-def test_shapes_layouts_and_forms(case: dict, method: str) -> None:
+@pytest.mark.parametrize(("case", "discretization"), RUNS, ids=name_of)
+def test_shapes_layouts_and_forms(case: dict, discretization: str) -> None:
     """Forward within 2e-6, every gradient within 1e-5 of its scale, on every level of this CPU."""
-    x, how = arguments_of(case, method)
+    x, how = arguments_of(case, discretization)
     assert_follows(x, least=0.1, **how)
 
 
-@each_method
+@each_discretization
 @pytest.mark.parametrize("case", CASES[:: len(CASES) // 4], ids=name_of)
-def test_float64(case: dict, method: str) -> None:
+def test_float64(case: dict, discretization: str) -> None:
     """Twelve digits: the double-precision kernel is not the single-precision one with wider variables."""
-    x, how = arguments_of(case, method, dtype=torch.float64)
+    x, how = arguments_of(case, discretization, dtype=torch.float64)
     assert_follows(x, least=0.1, **how)
 
 
-@each_method
-def test_no_batch(method: str) -> None:
+@each_discretization
+def test_no_batch(discretization: str) -> None:
     """An empty batch has an empty output, and gradients that are zero where they are shared."""
-    x = system(0, 5, 33, 7, B="constant", C="grouped", optional=OPTIONAL, method=method)
-    assert_follows(x, method=method, delta_softplus=True)
+    x = system(0, 5, 33, 7, B="constant", C="grouped", optional=OPTIONAL, discretization=discretization)
+    assert_follows(x, discretization=discretization, delta_softplus=True)

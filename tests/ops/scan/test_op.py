@@ -20,15 +20,15 @@ pytestmark = [
 
 
 def scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
-    out = selective_scan(u, delta, A, B, C, method="bil", delta_softplus=True)
+    out = selective_scan(u, delta, A, B, C, discretization="bil", delta_softplus=True)
     assert isinstance(out, Tensor)
     return out
 
 
-def operator_arguments(x: dict[str, Tensor], method: str) -> tuple[Any, ...]:
+def operator_arguments(x: dict[str, Tensor], discretization: str) -> tuple[Any, ...]:
     names = ("u", "delta", "A", "B", "C", "D", "z", "delta_bias", "initial_state")
     tensors = [x[name].requires_grad_() if name in x else None for name in names]
-    return *tensors, True, method, False, True
+    return *tensors, True, discretization, False, True
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # opcheck looks at it
@@ -199,7 +199,7 @@ def run(L):
     B, C = (torch.rand(1, L, 16).transpose(1, 2).requires_grad_() for _ in range(2))
     x = (u, delta, A, B, C, z)
     start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    out = tustin.selective_scan(u, delta, A, B, C, z=z, method="zoh", backend="native")
+    out = tustin.selective_scan(u, delta, A, B, C, z=z, discretization="zoh", backend="native")
     gradients = torch.autograd.grad(out, x, torch.ones_like(out))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start
     bytes_of = lambda tensors: sum(t.numel() * t.element_size() for t in tensors)

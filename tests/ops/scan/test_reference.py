@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.systems import FORMS, OPTIONAL, cast, each_backend, each_run, methods_of, system
+from tests.systems import FORMS, OPTIONAL, cast, discretizations_of, each_backend, each_run, system
 from tests.tolerances import VALUES, assert_close
-from tustin import METHODS, register, selective_scan
+from tustin import DISCRETIZATIONS, register, selective_scan
 
 SIZES = [(2, 4, 1, 3), (2, 4, 2, 3), (1, 5, 63, 1), (3, 1, 9, 7), (1, 3, 5, 64), (2, 17, 129, 4), (0, 4, 5, 3)]
 
@@ -84,7 +84,7 @@ def test_signature_is_mambas(backend: str) -> None:
     """Positionally: u, delta, A, B, C, D, z, delta_bias, delta_softplus, return_last_state; the default is `mamba`."""
     x = system(optional=("D", "z", "delta_bias"))
     got = selective_scan(*x.values(), True, True, backend=backend)
-    named = selective_scan(**x, delta_softplus=True, return_last_state=True, method="mamba", backend=backend)
+    named = selective_scan(**x, delta_softplus=True, return_last_state=True, discretization="mamba", backend=backend)
     assert_close(got[0], named[0])
     assert_close(got[1], named[1])
 
@@ -93,12 +93,12 @@ def test_signature_is_mambas(backend: str) -> None:
 
 
 @each_run
-def test_one_step_is_the_rules_alpha_and_beta(backend: str, method: str) -> None:
+def test_one_step_is_the_rules_alpha_and_beta(backend: str, discretization: str) -> None:
     """L = 1: h_1 = α·h_0 + β·B u, with the coefficients the rule itself gives for this Δ and A."""
     x = system(2, 3, 1, 4, optional=("initial_state",), dtype=torch.float64)
-    _, last = selective_scan(**x, method=method, backend=backend, return_last_state=True)
+    _, last = selective_scan(**x, discretization=discretization, backend=backend, return_last_state=True)
     delta = x["delta"].expand(-1, -1, 4)
-    alpha, (beta,) = METHODS[method](delta, delta * x["A"])
+    alpha, (beta,) = DISCRETIZATIONS[discretization](delta, delta * x["A"])
     v = x["B"].transpose(1, 2) * x["u"]
     assert_close(last, alpha * x["initial_state"] + beta * v)
 
@@ -106,10 +106,10 @@ def test_one_step_is_the_rules_alpha_and_beta(backend: str, method: str) -> None
 @each_run
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_float32_follows_float64(size: tuple[int, ...], reverse: bool, backend: str, method: str) -> None:
+def test_float32_follows_float64(size: tuple[int, ...], reverse: bool, backend: str, discretization: str) -> None:
     """Awkward sizes (L = 1, 2, 63, 129; odd D; N = 1, 7, 64; batch 0), every argument given, both directions."""
-    x = system(*size, B="grouped", optional=OPTIONAL, method=method)
-    run = {"method": method, "reverse": reverse, "return_last_state": True}
+    x = system(*size, B="grouped", optional=OPTIONAL, discretization=discretization)
+    run = {"discretization": discretization, "reverse": reverse, "return_last_state": True}
     got = selective_scan(**x, **run, backend=backend)
     expected = selective_scan(**cast(x, torch.float64), **run, backend="reference")
     assert got[0].dtype == got[1].dtype == torch.float32
@@ -121,11 +121,13 @@ def test_float32_follows_float64(size: tuple[int, ...], reverse: bool, backend: 
 
 @each_run
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision_in_and_out_single_inside(dtype: torch.dtype, backend: str, method: str) -> None:
+def test_half_precision_in_and_out_single_inside(dtype: torch.dtype, backend: str, discretization: str) -> None:
     """The output has u's dtype and is the float32 result rounded once; the state stays float32 and is not rounded."""
-    x = cast(system(2, 3, 7, 4, optional=OPTIONAL, method=method), dtype)
-    out, last = selective_scan(**x, method=method, backend=backend, return_last_state=True)
-    exact = selective_scan(**cast(x, torch.float64), method=method, backend="reference", return_last_state=True)
+    x = cast(system(2, 3, 7, 4, optional=OPTIONAL, discretization=discretization), dtype)
+    out, last = selective_scan(**x, discretization=discretization, backend=backend, return_last_state=True)
+    exact = selective_scan(
+        **cast(x, torch.float64), discretization=discretization, backend="reference", return_last_state=True
+    )
     assert (out.dtype, last.dtype) == (dtype, torch.float32)
     assert_close(out, exact[0])
     assert_close(last, exact[1])
@@ -147,10 +149,10 @@ def test_mixed_dtypes_compute_in_the_widest(backend: str) -> None:
 
 
 @each_run
-def test_strides_do_not_matter(backend: str, method: str) -> None:
+def test_strides_do_not_matter(backend: str, discretization: str) -> None:
     """Channel-last views, tensors sliced out of NaN and expanded ones give what contiguous ones do."""
-    x = system(2, 4, 5, 3, B="grouped", optional=OPTIONAL, method=method, dtype=torch.float64)
-    run = {"method": method, "backend": backend, "return_last_state": True}
+    x = system(2, 4, 5, 3, B="grouped", optional=OPTIONAL, discretization=discretization, dtype=torch.float64)
+    run = {"discretization": discretization, "backend": backend, "return_last_state": True}
     strided = {name: _strided(t) for name, t in x.items()}
     strided["u"] = x["u"].transpose(1, 2).contiguous().transpose(1, 2)  # (batch, L, D) underneath
     assert not any(t.is_contiguous() for t in strided.values())
@@ -174,7 +176,7 @@ def _strided(t: Tensor) -> Tensor:
 def test_arguments_are_left_alone(backend: str) -> None:
     x = system(optional=OPTIONAL)
     before = {name: t.clone() for name, t in x.items()}
-    selective_scan(**x, delta_softplus=True, reverse=True, method="hoh", backend=backend)
+    selective_scan(**x, delta_softplus=True, reverse=True, discretization="hoh", backend=backend)
     assert all(torch.equal(t, before[name]) for name, t in x.items())
 
 
@@ -186,7 +188,7 @@ problems = st.fixed_dictionaries(
         "B": st.sampled_from(FORMS),
         "C": st.sampled_from(FORMS),
         "seed": st.integers(0, 10_000),
-        "method": st.integers(0, 99),
+        "discretization": st.integers(0, 99),
         "reverse": st.booleans(),
     }
 )
@@ -194,10 +196,16 @@ problems = st.fixed_dictionaries(
 
 def draw(problem: dict, backend: str) -> tuple[dict[str, Tensor], dict]:
     """All arguments, in float64, and how to run them."""
-    names = methods_of(backend)
-    run = {"method": names[problem["method"] % len(names)], "reverse": problem["reverse"], "backend": backend}
+    names = discretizations_of(backend)
+    run = {
+        "discretization": names[problem["discretization"] % len(names)],
+        "reverse": problem["reverse"],
+        "backend": backend,
+    }
     forms = {name: problem[name] for name in ("B", "C", "seed")}
-    return system(*problem["sizes"], **forms, optional=OPTIONAL, method=run["method"], dtype=torch.float64), run
+    return system(
+        *problem["sizes"], **forms, optional=OPTIONAL, discretization=run["discretization"], dtype=torch.float64
+    ), run
 
 
 @each_backend
@@ -263,13 +271,13 @@ def test_split_in_two_equals_whole(backend: str, problem: dict, where: float) ->
 
 
 @each_run
-def test_no_step_no_change(backend: str, method: str) -> None:
+def test_no_step_no_change(backend: str, discretization: str) -> None:
     """Δ = 0 and, with the input off, A = 0: both leave the state exactly where it was, for every rule."""
     x = system(optional=("initial_state",))
     still = {**x, "delta": torch.zeros_like(x["delta"])}
     marginal = {**x, "A": torch.zeros_like(x["A"]), "u": torch.zeros_like(x["u"])}
     for arguments in (still, marginal):
-        _, last = selective_scan(**arguments, method=method, backend=backend, return_last_state=True)
+        _, last = selective_scan(**arguments, discretization=discretization, backend=backend, return_last_state=True)
         assert torch.equal(last, x["initial_state"])
 
 
@@ -278,10 +286,10 @@ def test_vims_initial_steps_do_not_overflow(backend: str) -> None:
     """z = −11, as ViM's backward direction starts: `rk4` with its limiter stays bounded, `rk4_raw` does not."""
     x = system(1, 2, 150, 16)
     x["delta"], x["A"] = torch.full_like(x["delta"], 0.6931), -torch.arange(1.0, 17).expand(2, 16)
-    assert not selective_scan(**x, method="rk4_raw", backend=backend).isfinite().all()
-    for method in methods_of(backend):
-        if method != "rk4_raw":
-            assert float(selective_scan(**x, method=method, backend=backend).abs().max()) < 1e3
+    assert not selective_scan(**x, discretization="rk4_raw", backend=backend).isfinite().all()
+    for discretization in discretizations_of(backend):
+        if discretization != "rk4_raw":
+            assert float(selective_scan(**x, discretization=discretization, backend=backend).abs().max()) < 1e3
 
 
 # ── your own rule ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -291,7 +299,7 @@ def test_a_registered_rule_works_by_name(clean_registry: None) -> None:
     """Backward Euler, α = 1/(1 − z) and β = Δ/(1 − z): a few lines, then usable like those built in."""
     register(
         dataclasses.replace(
-            METHODS["bil"],
+            DISCRETIZATIONS["bil"],
             name="backward_euler",
             coefficients=lambda delta, z: (1 / (1 - z), (delta / (1 - z),)),
             held_order=1,
@@ -303,7 +311,9 @@ def test_a_registered_rule_works_by_name(clean_registry: None) -> None:
         step = x["delta"][0, :, k, None]
         h = (h + step * x["B"] * x["u"][0, :, k, None]) / (1 - step * x["A"])
         expected.append((x["C"] * h).sum(-1))
-    assert_close(selective_scan(**x, method="backward_euler", backend="reference"), torch.stack(expected, -1)[None])
+    assert_close(
+        selective_scan(**x, discretization="backward_euler", backend="reference"), torch.stack(expected, -1)[None]
+    )
 
 
 def test_tolerance_table_is_the_one_promised() -> None:

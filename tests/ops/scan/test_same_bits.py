@@ -6,7 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.native import ALIKE, LEVELS, Arguments, cpu_level, each_method, needs_native, output_and_gradients, run
+from tests.native import (
+    ALIKE,
+    LEVELS,
+    Arguments,
+    cpu_level,
+    each_discretization,
+    needs_native,
+    output_and_gradients,
+    run,
+)
 from tests.systems import OPTIONAL, system
 from tustin.ops.conv import causal_conv
 from tustin.ops.rowwise import gated_mean, rms_norm
@@ -37,10 +46,10 @@ STEPS: dict[str, Steps] = {
 }
 
 
-def _system(kind: str, method: str, dtype: torch.dtype) -> Arguments:
-    x = system(1, D, L, N, C="grouped", optional=OPTIONAL, method=method, dtype=dtype)
+def _system(kind: str, discretization: str, dtype: torch.dtype) -> Arguments:
+    x = system(1, D, L, N, C="grouped", optional=OPTIONAL, discretization=discretization, dtype=dtype)
     steps = STEPS[kind](torch.Generator().manual_seed(3), (1, D, L))
-    x["delta"] = (steps / 1e3 if method == "rk4_raw" and kind in ("huge", "mixed") else steps).to(dtype)
+    x["delta"] = (steps / 1e3 if discretization == "rk4_raw" and kind in ("huge", "mixed") else steps).to(dtype)
     x["A"][::3, 0], x["A"][1::5, 1] = -0.01, 0.0  # too small for the quick formulas, in some channels
     return x
 
@@ -56,13 +65,15 @@ def _assert_same_bits(got: Arguments, expected: Arguments, what: str) -> None:
         assert not different.any(), f"{what}: {int(different.sum())} of {tensor.numel()} numbers of {name} differ"
 
 
-@each_method
+@each_discretization
 @pytest.mark.parametrize("kind", STEPS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_fast_and_careful_path(dtype: torch.dtype, kind: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fast_and_careful_path(
+    dtype: torch.dtype, kind: str, discretization: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over thousands of tokens, forward and backward, on every level."""
-    x = _system(kind, method, dtype)
-    how = {"method": method, "backend": "native"}
+    x = _system(kind, discretization, dtype)
+    how = {"discretization": discretization, "backend": "native"}
     for level in LEVELS:
         with cpu_level(level):
             fast = run(x, _outgoing(x), **how)
@@ -71,13 +82,18 @@ def test_fast_and_careful_path(dtype: torch.dtype, kind: str, method: str, monke
                 _assert_same_bits(run(x, _outgoing(x), **how), fast, f"the careful path on {level}")
 
 
-@each_method
+@each_discretization
 @pytest.mark.parametrize("kind", STEPS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
-def test_scan_on_every_level(dtype: torch.dtype, kind: str, method: str) -> None:
-    x = _system(kind, method, dtype)
+def test_scan_on_every_level(dtype: torch.dtype, kind: str, discretization: str) -> None:
+    x = _system(kind, discretization, dtype)
     for reverse in (False, True):
-        how = {"method": method, "backend": "native", "reverse": reverse, "delta_softplus": kind == "ordinary"}
+        how = {
+            "discretization": discretization,
+            "backend": "native",
+            "reverse": reverse,
+            "delta_softplus": kind == "ordinary",
+        }
         _assert_alike(lambda how=how: run(x, _outgoing(x), **how))
 
 

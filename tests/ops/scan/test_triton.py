@@ -8,7 +8,7 @@ import torch
 from tests.interpreter import needs_triton, run_interpreted
 from tests.native import run_python
 from tests.systems import CPU, system
-from tustin import METHODS, selective_scan
+from tustin import DISCRETIZATIONS, selective_scan
 from tustin.ops.scan.backends import BACKENDS, choose
 
 FILE = "tests/ops/scan/interpreted_triton.py"
@@ -30,11 +30,11 @@ def test_widely_in_the_interpreter() -> None:
 
 
 @needs_triton
-def test_methods_are_the_registered_ones() -> None:
+def test_discretizations_are_the_registered_ones() -> None:
     """Same names in the same order: none is missing, and none is unreachable."""
-    from tustin.ops.scan import triton_methods
+    from tustin.ops.scan import triton_discretizations
 
-    assert list(triton_methods.METHODS) == list(METHODS)
+    assert list(triton_discretizations.DISCRETIZATIONS) == list(DISCRETIZATIONS)
 
 
 # ── the choice ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -50,22 +50,26 @@ def test_not_on_a_cpu_tensor() -> None:
 
 @needs_triton
 @each_gpu
-@pytest.mark.parametrize("method", METHODS)
-def test_auto_takes_it_on_a_gpu(method: str, device: str) -> None:
+@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+def test_auto_takes_it_on_a_gpu(discretization: str, device: str) -> None:
     """Without a word: it is the fast one there."""
-    assert choose("auto", torch.device(device), METHODS[method]) == "triton"
+    assert choose("auto", torch.device(device), DISCRETIZATIONS[discretization]) == "triton"
 
 
 @needs_triton
 @each_gpu
-def test_a_method_of_ones_own_runs_on_the_reference_and_says_so_once(device: str) -> None:
-    mine = replace(METHODS["bil"], name="mine")
-    with pytest.warns(UserWarning, match="slow reference backend, because the triton one cannot: method 'mine' is"):
+def test_a_discretization_of_ones_own_runs_on_the_reference_and_says_so_once(device: str) -> None:
+    mine = replace(DISCRETIZATIONS["bil"], name="mine")
+    with pytest.warns(
+        UserWarning, match="slow reference backend, because the triton one cannot: discretization 'mine' is"
+    ):
         assert choose("auto", torch.device(device), mine) == "reference"
     assert choose("auto", torch.device(device), mine) == "reference"  # a second warning would be an error
-    with pytest.raises(RuntimeError, match="'triton' cannot be used: method 'mine' is not one of those compiled"):
+    with pytest.raises(
+        RuntimeError, match="'triton' cannot be used: discretization 'mine' is not one of those compiled"
+    ):
         choose("triton", torch.device(device), mine)
-    imitation = replace(METHODS["zoh"], coefficients=METHODS["bil"].coefficients)
+    imitation = replace(DISCRETIZATIONS["zoh"], coefficients=DISCRETIZATIONS["bil"].coefficients)
     assert BACKENDS["triton"].refuses(torch.device(device), imitation)
 
 
@@ -73,7 +77,7 @@ def test_a_method_of_ones_own_runs_on_the_reference_and_says_so_once(device: str
 @each_gpu
 def test_float64_runs_on_the_reference_and_says_so(device: str) -> None:
     with pytest.warns(UserWarning, match="slow reference backend, because the triton one cannot: it has no float64"):
-        assert choose("auto", torch.device(device), METHODS["zoh"], torch.float64) == "reference"
+        assert choose("auto", torch.device(device), DISCRETIZATIONS["zoh"], torch.float64) == "reference"
 
 
 @needs_triton
@@ -93,7 +97,7 @@ def test_without_triton_it_says_how_to_get_it(no_triton: None) -> None:
 
 def test_without_triton_a_gpu_takes_the_reference_and_says_so(no_triton: None) -> None:
     with pytest.warns(UserWarning, match="slow reference backend, because the triton one cannot: Triton is not inst"):
-        assert choose("auto", torch.device("cuda", 5), METHODS["zoh"]) == "reference"
+        assert choose("auto", torch.device("cuda", 5), DISCRETIZATIONS["zoh"]) == "reference"
 
 
 def test_nobody_imports_triton_unasked() -> None:
@@ -103,7 +107,7 @@ def test_nobody_imports_triton_unasked() -> None:
         "before = 'triton' in sys.modules\n"
         "from tustin import selective_scan\n"
         "x, a = torch.ones(1, 2, 3, requires_grad=True), -torch.ones(2, 1)\n"
-        "selective_scan(x, x, a, a, a, method='zoh').sum().backward()\n"
+        "selective_scan(x, x, a, a, a, discretization='zoh').sum().backward()\n"
         "assert before or 'triton' not in sys.modules"
     )
     assert done.returncode == 0, done.stderr
@@ -156,5 +160,5 @@ def test_no_block_crosses_a_group(groups: int) -> None:
     assert cut.constants("GROUP_B")["GROUP_B"] == 12 // groups
 
 
-def test_it_runs_every_method_on_a_gpu_only() -> None:
-    assert all(BACKENDS["triton"].refuses(CPU, method) for method in METHODS.values())
+def test_it_runs_every_discretization_on_a_gpu_only() -> None:
+    assert all(BACKENDS["triton"].refuses(CPU, discretization) for discretization in DISCRETIZATIONS.values())

@@ -13,16 +13,16 @@ from tests import convergence
 from tests.systems import system
 from tests.tolerances import assert_close
 from tests.two_sample import TRUE_FOH
-from tustin import METHODS, register, selective_scan
+from tustin import DISCRETIZATIONS, register, selective_scan
 
-RUN = {"method": "true_foh", "backend": "reference"}
+RUN = {"discretization": "true_foh", "backend": "reference"}
 
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
     register(TRUE_FOH)
     yield
-    del METHODS[TRUE_FOH.name]
+    del DISCRETIZATIONS[TRUE_FOH.name]
 
 
 def test_exact_on_ramps() -> None:

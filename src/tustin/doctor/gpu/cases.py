@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...ops.conv import triton as conv
 from ...ops.scan import triton as scan
-from ...ops.scan.triton_methods import METHODS
+from ...ops.scan.triton_discretizations import DISCRETIZATIONS
 from .compile import Launch, launches
 
 D, N, L, K, DT_RANK = 384, 16, 197, 4, 12  # ViM-tiny at 224²
@@ -24,7 +24,7 @@ class Case:
     """A kernel for one rule and one dtype."""
 
     kernel: str
-    method: str | None
+    discretization: str | None
     """None if the kernel knows no rule."""
     dtype: str
     launch: Launch
@@ -55,25 +55,27 @@ class Case:
         return chunks, groups - chunks, groups  # all chunks; in each all groups of tokens but the last; and all
 
 
-def cases(methods: Sequence[str] = tuple(METHODS), dtypes: Iterable[torch.dtype] = DTYPES) -> list[Case]:
+def cases(
+    discretizations: Sequence[str] = tuple(DISCRETIZATIONS), dtypes: Iterable[torch.dtype] = DTYPES
+) -> list[Case]:
     """Every kernel once for each rule and dtype that it is compiled for."""
     found: dict[tuple[str, str | None, str], Case] = {}
-    for case in _all(methods, dtypes):
-        found.setdefault((case.kernel, case.method, case.dtype), case)
+    for case in _all(discretizations, dtypes):
+        found.setdefault((case.kernel, case.discretization, case.dtype), case)
     return list(found.values())
 
 
-def _all(methods: Sequence[str], dtypes: Iterable[torch.dtype]) -> Iterator[Case]:
+def _all(discretizations: Sequence[str], dtypes: Iterable[torch.dtype]) -> Iterator[Case]:
     for dtype in dtypes:
         name = str(dtype).removeprefix("torch.")
         for launch in _conv_launches(dtype):
             yield Case(f"conv {launch.kernel.__name__}", None, name, launch)
         for regime, batch in BATCHES.items():
-            for method in methods:
-                for launch in scan_launches(method, dtype, batch):
+            for discretization in discretizations:
+                for launch in scan_launches(discretization, dtype, batch):
                     backwards = ", backwards" if launch.options.get("BACKWARDS") else ""
                     kernel = f"scan {launch.kernel.__name__}{backwards}{regime}"
-                    yield Case(kernel, method if "STEP" in launch.options else None, name, launch)
+                    yield Case(kernel, discretization if "STEP" in launch.options else None, name, launch)
 
 
 def _conv_launches(dtype: torch.dtype, batch: int = BATCHES[""]) -> list[Launch]:
@@ -84,7 +86,7 @@ def _conv_launches(dtype: torch.dtype, batch: int = BATCHES[""]) -> list[Launch]
     )
 
 
-def scan_launches(method: str, dtype: torch.dtype, batch: int) -> list[Launch]:
+def scan_launches(discretization: str, dtype: torch.dtype, batch: int) -> list[Launch]:
     """Forward and backward as the mixer asks for them: its gate is outside, B and C are parts of one projection."""
     with torch.device("meta"):
         u, delta = _tokens(batch, D, dtype), _tokens(batch, D, dtype)
@@ -92,7 +94,7 @@ def scan_launches(method: str, dtype: torch.dtype, batch: int) -> list[Launch]:
         A, skip, bias = torch.empty(D, N), torch.empty(D), torch.empty(D)
         chunk_states = torch.empty(batch, -(-L // scan.CHUNK), N, D)
     tensors = (u, delta, A, B, C, skip, None, bias, None)
-    how = (True, method, False, chunk_states)
+    how = (True, discretization, False, chunk_states)
     return launches(lambda: (scan.forward(*tensors, *how), scan.backward(u, None, *tensors, *how)))
 
 

@@ -59,13 +59,13 @@ def _kernel_table(group: list[Found], found: Sequence[Found]) -> Any:
         *("", "registers", "spills", "shared", "all", "zoh"),
         *("float", "special", "int", "load", "store"),
     )
-    for method in dict.fromkeys(one.case.method for one in group):
-        same = [one for one in group if one.case.method == method]
+    for discretization in dict.fromkeys(one.case.discretization for one in group):
+        same = [one for one in group if one.case.discretization == discretization]
         first, ratio = same[0], relative_to_zoh(same[0], found)
         kinds = (None, "float", "special", "integer", "global load", "global store")
         counts = [_number(first.per_update(kind)) for kind in kinds]
         table.add_row(
-            method or "",
+            discretization or "",
             "/".join(str(one.code.registers) for one in same),
             str(sum(one.code.spills for one in same)),
             str(first.code.shared),
@@ -78,10 +78,12 @@ def _kernel_table(group: list[Found], found: Sequence[Found]) -> Any:
 
 def _estimate_table(here: list[Found]) -> Any:
     table = _table("", *_PASSES)
-    by_name = {(one.case.kernel, one.case.method): one for one in here}
-    for method in dict.fromkeys(one.case.method for one in here if one.case.method):
-        passes = ([by_name.get((k, method)) or by_name[k, None] for k in kernels] for kernels in _PASSES.values())
-        table.add_row(method, *(_least(launches) for launches in passes))
+    by_name = {(one.case.kernel, one.case.discretization): one for one in here}
+    for discretization in dict.fromkeys(one.case.discretization for one in here if one.case.discretization):
+        passes = (
+            [by_name.get((k, discretization)) or by_name[k, None] for k in kernels] for kernels in _PASSES.values()
+        )
+        table.add_row(discretization, *(_least(launches) for launches in passes))
     table.add_row("conv", *(_least([by_name[f"conv {name}", None]]) for name in ("forward", "backward")))
     return table
 

@@ -40,7 +40,7 @@ def survey(targets: Sequence[str], cases: Sequence[Case], progress: Progress) ->
     found: list[Found] = []
     for target in targets:
         for case in cases:
-            what = " ".join(filter(None, (case.kernel, case.method, case.dtype)))
+            what = " ".join(filter(None, (case.kernel, case.discretization, case.dtype)))
             progress(f"compiling for {target}", len(found), len(targets) * len(cases))
             try:
                 code = inspect(compile_for(target, case.launch))
@@ -64,9 +64,9 @@ def as_facts(found: Sequence[Found]) -> dict[str, Any]:
 def relative_to_zoh(one: Found, found: Sequence[Found]) -> float | None:
     """Its instructions per token and state by those of `zoh` in the same kernel, dtype and target."""
     same = (one.target, one.case.kernel, "zoh", one.case.dtype)
-    zoh = next((f for f in found if (f.target, f.case.kernel, f.case.method, f.case.dtype) == same), None)
+    zoh = next((f for f in found if (f.target, f.case.kernel, f.case.discretization, f.case.dtype) == same), None)
     own, other = one.per_update(), zoh.per_update() if zoh else None
-    return own / other if own and other and one.case.method else None
+    return own / other if own and other and one.case.discretization else None
 
 
 def _facts(one: Found, found: Sequence[Found]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _facts(one: Found, found: Sequence[Found]) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "target": one.target,
         "kernel": case.kernel,
-        "method": case.method,
+        "discretization": case.discretization,
         "dtype": case.dtype,
         "grid": list(case.launch.grid),
         "threads": code.threads,

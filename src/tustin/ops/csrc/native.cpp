@@ -72,11 +72,11 @@ int tustin_norm_backward(const TustinNorm* norm) { return current->run_norm(norm
 
 int tustin_chunk_length(void) { return TUSTIN_CHUNK; }
 int64_t tustin_slices(int64_t D, int64_t groups_B, int64_t groups_C) { return Slices(D, groups_B, groups_C).count(); }
-const char* tustin_method_name(int32_t method) {
+const char* tustin_discretization_name(int32_t discretization) {
 #define TUSTIN_NAME(name) #name,
-  static const char* const names[] = {TUSTIN_METHODS(TUSTIN_NAME) nullptr};
+  static const char* const names[] = {TUSTIN_DISCRETIZATIONS(TUSTIN_NAME) nullptr};
 #undef TUSTIN_NAME
-  return names[method];
+  return names[discretization];
 }
 
 const char* tustin_cpu_level(void) { return current->name; }

@@ -5,7 +5,7 @@
 
 namespace TUSTIN_LEVEL {
 
-template <class Real, class Method, bool constant>
+template <class Real, class Discretization, bool constant>
 void forward(Task<Real>& t) {
   constexpr int W = kLanes<Real>;
   for (int64_t k = 0; k < t.a.L; k += kChunk) {
@@ -18,7 +18,7 @@ void forward(Task<Real>& t) {
         t.store_channels(t.chunk_state(k / kChunk, m, n), m, load(t.at(t.h, m) + n * W));
       t.out = t.rows(t.a.out, m, k, t.tile_out);
       const Real* gate = t.a.z.data ? t.gate : nullptr;
-      t.template advance<Method, constant, false>(m, tokens, gate, t.at(t.h, m), nullptr);
+      t.template advance<Discretization, constant, false>(m, tokens, gate, t.at(t.h, m), nullptr);
       t.store_rows(t.a.out, m, k, tokens, t.tile_out);
     }
   }
@@ -33,7 +33,7 @@ struct Adjoint {
   Real* g;                // [blocks][N][W]: gradient of the state, carried to earlier tokens
   Real *d_A, *d_B, *d_C;  // [blocks][N][W] each; of B and C where they are constant
   Real *d_D, *d_bias;     // [blocks][W]
-  Real *states, *kept;    // [kChunk + 1][N][W], [kChunk][N][W]: the recomputed states of one chunk, and Method's notes
+  Real *states, *kept;    // [kChunk + 1][N][W], [kChunk][N][W]: the recomputed states of one chunk, and Discretization's notes
   Real *tile_B, *tile_C;  // [kChunk][pitch]: sums over the slice's channels
   Real *row_B, *row_C;    // [pitch][W]: one token's summands, state by state
   Real *d_y, *d_u, *d_delta, *d_z;  // [kChunk][W]
@@ -73,13 +73,13 @@ TUSTIN_INLINE void store_summands(Real* row, int n, Vec<Real> a, Vec<Real> b) {
 }
 
 // One token, all states: the adjoint recurrence g_k = C_k dy_k + α_{k+1} g_{k+1}, and every gradient that hangs on it.
-template <class Real, class Method, bool constant, bool fast>
+template <class Real, class Discretization, bool constant, bool fast>
 TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, int m, int k, Vec<Real> d_y,
                                  Vec<Real>& d_u, Vec<Real>& d_delta) {
   using V = Vec<Real>;
   constexpr int W = kLanes<Real>;
-  const typename Method::Token token(t.delta.get(k), t.u.get(k));
-  const States<Real, Method, constant> states(t, m);
+  const typename Discretization::Token token(t.delta.get(k), t.u.get(k));
+  const States<Real, Discretization, constant> states(t, m);
   const auto B = states.B_of(k);
   const auto C = states.C_of(k);
   const int N = t.N;
@@ -92,9 +92,9 @@ TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, 
     // CPU has registers for.
     each_part<Real>([&](auto i) TUSTIN_INLINED {
       constexpr int first = i.value * kRegisterLanes<Real>;
-      const typename Method::Channel& channel = states.channel[n];
+      const typename Discretization::Channel& channel = states.channel[n];
       const V d_h = fma(d_y, C[n], load(g + n * W)), h = load(before + n * W), h_after = load(after + n * W);
-      const AdjointStep<Real> d = Method::template adjoint<fast>(token, channel, h, h_after, load(kept + n * W), B[n],
+      const AdjointStep<Real> d = Discretization::template adjoint<fast>(token, channel, h, h_after, load(kept + n * W), B[n],
                                                                  d_h, Sums<Real>{along, load(d_A + n * W)});
       const V push_all = fma(d.push, B[n], push), product_all = fma(d.product, B[n], product);
       part<i.value>(along) = part<i.value>(d.along);
@@ -135,7 +135,7 @@ TUSTIN_INLINE void add_rows(const Task<Real>& t, const Real* row, int64_t groups
 }
 
 // The tokens of one chunk, last to first.
-template <class Real, class Method, bool constant, bool fast>
+template <class Real, class Discretization, bool constant, bool fast>
 TUSTIN_APART void adjoint_chunk(const Task<Real>& t, const Adjoint<Real>& adj, int m, int tokens, const Rows<Real>& d_y,
                                 const Rows<Real>& d_u, const Rows<Real>& d_delta) {
   using V = Vec<Real>;
@@ -146,7 +146,7 @@ TUSTIN_APART void adjoint_chunk(const Task<Real>& t, const Adjoint<Real>& adj, i
     const V d_y_k = d_y.get(k);
     V d_u_k = skip * d_y_k, d_delta_k;
     d_D = fma(d_y_k, t.u.get(k), d_D);
-    adjoint_token<Real, Method, constant, fast>(t, adj, m, k, d_y_k, d_u_k, d_delta_k);
+    adjoint_token<Real, Discretization, constant, fast>(t, adj, m, k, d_y_k, d_u_k, d_delta_k);
     add_rows<constant>(t, adj.row_B, t.a.groups_B, m, k, adj.tile_B, adj.d_B);
     add_rows<constant>(t, adj.row_C, t.a.groups_C, m, k, adj.tile_C, adj.d_C);
     if (t.a.delta_softplus) d_delta_k *= load(t.slope + k * W);
@@ -158,13 +158,13 @@ TUSTIN_APART void adjoint_chunk(const Task<Real>& t, const Adjoint<Real>& adj, i
   store(adj.d_bias + m * W, d_bias);
 }
 
-template <class Real, class Method, bool constant>
+template <class Real, class Discretization, bool constant>
 void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, int tokens) {
   using V = Vec<Real>;
   constexpr int W = kLanes<Real>;
   for (int n = 0; n < t.N; ++n) store(adj.states + n * W, t.load_channels(t.chunk_state(k0 / kChunk, m, n), m));
   t.out = {t.tile_out, W};
-  const bool fast = t.template advance<Method, constant, true>(m, tokens, nullptr, adj.states, adj.kept);
+  const bool fast = t.template advance<Discretization, constant, true>(m, tokens, nullptr, adj.states, adj.kept);
 
   Rows<Real> d_y = t.load_rows(t.a.d_out, m, k0, tokens, adj.d_y);
   if (t.a.z.data) {  // out = y·z·s with s = sigmoid(z); its derivative by z is y·s·(1 + z(1 − s))
@@ -178,10 +178,10 @@ void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, 
     d_y = {adj.d_y, W};
   }
   const Rows<Real> d_u = t.rows(t.a.d_u, m, k0, adj.d_u), d_delta = t.rows(t.a.d_delta, m, k0, adj.d_delta);
-  if (Method::kHasFast && fast)
-    adjoint_chunk<Real, Method, constant, true>(t, adj, m, tokens, d_y, d_u, d_delta);
+  if (Discretization::kHasFast && fast)
+    adjoint_chunk<Real, Discretization, constant, true>(t, adj, m, tokens, d_y, d_u, d_delta);
   else
-    adjoint_chunk<Real, Method, constant, false>(t, adj, m, tokens, d_y, d_u, d_delta);
+    adjoint_chunk<Real, Discretization, constant, false>(t, adj, m, tokens, d_y, d_u, d_delta);
   t.store_rows(t.a.d_u, m, k0, tokens, adj.d_u);
   t.store_rows(t.a.d_delta, m, k0, tokens, adj.d_delta);
 }
@@ -194,7 +194,7 @@ void write_partial_tile(const Task<Real>& t, const Real* tile, void* partial, in
     store_tile(p + k0 * t.N + n, 1, t.N, t.N - n < lanes ? t.N - n : lanes, tokens, tile + n, t.pitch);
 }
 
-template <class Real, class Method, bool constant>
+template <class Real, class Discretization, bool constant>
 void backward(Task<Real>& t, Arena& arena) {
   constexpr int W = kLanes<Real>;
   const Adjoint<Real> adj(t, arena);
@@ -207,7 +207,7 @@ void backward(Task<Real>& t, Arena& arena) {
       t.prefetch(t.a.u, m, k0 - kChunk), t.prefetch(t.a.delta, m, k0 - kChunk), t.prefetch(t.a.d_out, m, k0 - kChunk);
       for (int n = 0; chunk > 0 && n < t.N; ++n) __builtin_prefetch(t.chunk_state(chunk - 1, m, n));
       t.load_inputs(m, k0, tokens, true);
-      backward_block<Real, Method, constant>(t, adj, m, k0, tokens);
+      backward_block<Real, Discretization, constant>(t, adj, m, k0, tokens);
     }
     if (t.a.groups_B) write_partial_tile(t, adj.tile_B, t.a.partial_B, k0, tokens);
     if (t.a.groups_C) write_partial_tile(t, adj.tile_C, t.a.partial_C, k0, tokens);
@@ -223,16 +223,16 @@ void backward(Task<Real>& t, Arena& arena) {
   }
 }
 
-template <class Real, template <class> class Method>
+template <class Real, template <class> class Discretization>
 void run_task(const TustinScan& a, Arena& arena, int64_t index, bool gradient) {
   Task<Real> t(a, arena, index);
-  t.template prepare_channels<Method<Real>>();
+  t.template prepare_channels<Discretization<Real>>();
   t.start_states();
   const bool constant = !a.groups_B || !a.groups_C;
   if (gradient)
-    constant ? backward<Real, Method<Real>, true>(t, arena) : backward<Real, Method<Real>, false>(t, arena);
+    constant ? backward<Real, Discretization<Real>, true>(t, arena) : backward<Real, Discretization<Real>, false>(t, arena);
   else
-    constant ? forward<Real, Method<Real>, true>(t) : forward<Real, Method<Real>, false>(t);
+    constant ? forward<Real, Discretization<Real>, true>(t) : forward<Real, Discretization<Real>, false>(t);
 }
 
 }  // namespace TUSTIN_LEVEL

@@ -79,11 +79,11 @@ template <class Real>
 using Run = void (*)(const TustinScan&, Arena&, int64_t, bool);
 
 template <class Real>
-Run<Real> method_runner(int method) {
+Run<Real> discretization_runner(int discretization) {
 #define TUSTIN_RUNNER(name) run_task<Real, name>,
-  static constexpr Run<Real> runners[] = {TUSTIN_METHODS(TUSTIN_RUNNER)};
+  static constexpr Run<Real> runners[] = {TUSTIN_DISCRETIZATIONS(TUSTIN_RUNNER)};
 #undef TUSTIN_RUNNER
-  return runners[method];
+  return runners[discretization];
 }
 
 template <class Real>
@@ -97,7 +97,7 @@ int run(TustinScan a, bool gradient) {
   if (reals_C) bring_into_rows(a, a.C, a.groups_C, rows.take<Real>(reals_C));
 
   const int64_t tasks = a.batch * Slices(a).count();
-  const Run<Real> run_one = method_runner<Real>(a.method);
+  const Run<Real> run_one = discretization_runner<Real>(a.discretization);
   const size_t bytes = Task<Real>::arena_bytes(a, gradient ? 4 : 0, gradient ? Adjoint<Real>::extra(a) : 0);
   const int failed =
       for_each_task(tasks, a.threads, bytes, [&](int64_t i, Arena& arena) { run_one(a, arena, i, gradient); });

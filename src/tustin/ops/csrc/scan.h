@@ -11,9 +11,9 @@ extern "C" {
 
 enum { TUSTIN_FLOAT32 = 0, TUSTIN_FLOAT64 = 1, TUSTIN_BFLOAT16 = 2, TUSTIN_FLOAT16 = 3 };
 
-/* The methods, in the order of their numbers. */
-#ifndef TUSTIN_METHODS
-#define TUSTIN_METHODS(X) X(mamba) X(zoh) X(foh) X(bil) X(pol) X(hoh) X(hoh3) X(rk4) X(rk4_raw)
+/* The rules, in the order of their numbers. */
+#ifndef TUSTIN_DISCRETIZATIONS
+#define TUSTIN_DISCRETIZATIONS(X) X(mamba) X(zoh) X(foh) X(bil) X(pol) X(hoh) X(hoh3) X(rk4) X(rk4_raw)
 #endif
 
 /* A strided tensor; strides are in elements. data is NULL where an argument is not given. */
@@ -39,7 +39,7 @@ typedef struct {
 
    With `careful` the fast path is never taken. It changes no bit of the results, which is tested by it. */
 typedef struct {
-  int32_t method, real, delta_softplus, reverse, threads, careful;
+  int32_t discretization, real, delta_softplus, reverse, threads, careful;
   int64_t batch, D, L, N, groups_B, groups_C;
   TustinTensor u, delta, z, B, C, out;
   void *A, *D_skip, *delta_bias, *initial_state, *last_state, *chunk_states;
@@ -56,7 +56,7 @@ TUSTIN_EXPORT int tustin_scan_backward(const TustinScan*);
 TUSTIN_EXPORT int tustin_chunk_length(void); /* tokens between two chunk states */
 TUSTIN_EXPORT int64_t tustin_slices(int64_t D, int64_t groups_B,
                                     int64_t groups_C);        /* partial sums per token of B and C */
-TUSTIN_EXPORT const char* tustin_method_name(int32_t method); /* NULL after the last one */
+TUSTIN_EXPORT const char* tustin_discretization_name(int32_t discretization); /* NULL after the last one */
 TUSTIN_EXPORT const char* tustin_cpu_level(void);             /* the level in use */
 TUSTIN_EXPORT int tustin_set_cpu_level(const char* name);     /* 0, or 1 if this CPU does not have it */
 

@@ -4,7 +4,7 @@
 
 #include <new>
 
-#include "methods.hpp"
+#include "discretizations.hpp"
 #include "parallel.hpp"
 #include "scan.h"
 #include "slices.hpp"
@@ -13,7 +13,7 @@
 namespace TUSTIN_LEVEL {
 
 constexpr int kChunk = TUSTIN_CHUNK;
-constexpr int kMaxChannel = 12;  // vectors in the largest Method::Channel
+constexpr int kMaxChannel = 12;  // vectors in the largest Discretization::Channel
 
 template <class Real>
 struct Task;
@@ -77,14 +77,14 @@ struct Rows {
 };
 
 // The states of one block of channels, with everything the inner loops read at hand.
-template <class Real, class Method, bool constant>
+template <class Real, class Discretization, bool constant>
 struct States {
-  const typename Method::Channel* channel;
+  const typename Discretization::Channel* channel;
   const Real *B, *C;
   const int64_t step_B, step_C;
 
   States(const Task<Real>& t, int m)
-      : channel((const typename Method::Channel*)t.channels_of_method + int64_t(m) * t.N),
+      : channel((const typename Discretization::Channel*)t.channels_of_discretization + int64_t(m) * t.N),
         B(t.a.groups_B ? t.B[0] : t.at(t.constant_B, m)),
         C(t.a.groups_C ? t.C[0] : t.at(t.constant_C, m)),
         step_B(t.a.groups_B ? t.B.step : 0),
@@ -112,7 +112,7 @@ struct Task {
   const int N, pitch, blocks;     // pitch: N rounded up to whole registers and HalfVecs
   Real *constant_B, *constant_C;  // [blocks][N][W]
   Real *h, *h_before;             // [blocks][N][W]: the states; [N][W]: those of one block before the chunk at hand
-  void* channels_of_method;       // Method::Channel[blocks][N]
+  void* channels_of_discretization;       // Discretization::Channel[blocks][N]
   Real* reach;                    // [blocks][W]: the largest |A| of a channel; infinite in a block with an exact one
   Rows<Real> B, C;                // of the chunk at hand, where they are not constant
   Rows<Real> u, delta, z, out;    // of the block and chunk at hand
@@ -133,7 +133,7 @@ struct Task {
     constant_C = arena.take<Real>(a.groups_C ? 0 : states());
     h = arena.take<Real>(states());
     h_before = arena.take<Real>(int64_t(N) * W);
-    channels_of_method = arena.take<Real>(kMaxChannel * states());
+    channels_of_discretization = arena.take<Real>(kMaxChannel * states());
     reach = arena.take<Real>(blocks * W);
     Real** const tiles[] = {&slope, &sigmoid, &gate, &tile_u, &tile_delta, &tile_z, &tile_out};
     for (Real** tile : tiles) *tile = arena.take<Real>(kChunk * W);
@@ -144,9 +144,9 @@ struct Task {
     }
   }
 
-  template <class Method>
+  template <class Discretization>
   void prepare_channels() {
-    using Channel = typename Method::Channel;
+    using Channel = typename Discretization::Channel;
     static_assert(sizeof(Channel) <= kMaxChannel * sizeof(V));
     read_state(a.A, 0, h);  // for a moment
     for (int m = 0; m < blocks; ++m) {
@@ -156,7 +156,7 @@ struct Task {
         for (int i = channels(m); i < W; ++i) row[i] = -1;
         const V A = load(row), size = magnitude(A);
         const auto* c =
-            new ((Channel*)channels_of_method + int64_t(m) * N + n) Channel(A, select(size > Real(1e-30), 1 / A, V{}));
+            new ((Channel*)channels_of_discretization + int64_t(m) * N + n) Channel(A, select(size > Real(1e-30), 1 / A, V{}));
         largest = at_least(c->exact ? splat(Real(__builtin_inf())) : size, largest);
       }
       store(reach + m * W, largest);
@@ -289,14 +289,14 @@ struct Task {
 
   // The recurrence over one chunk; returns whether it could be fast. Looking at every step beforehand would mean to wait
   // for all of them to arrive, so it is tried, and done again in the few cases where some step was too long.
-  template <class Method, bool constant, bool keep>
+  template <class Discretization, bool constant, bool keep>
   TUSTIN_INLINE bool advance(int m, int tokens, const Real* gate, Real* from, Real* kept) const {
-    if (Method::kHasFast && !a.careful && may_be_fast(m, V{})) {
+    if (Discretization::kHasFast && !a.careful && may_be_fast(m, V{})) {
       for (int n = 0; !keep && n < N; ++n) store(h_before + n * W, load(from + n * W));
-      if (may_be_fast(m, recur<Method, constant, true, keep>(m, tokens, gate, from, kept))) return true;
+      if (may_be_fast(m, recur<Discretization, constant, true, keep>(m, tokens, gate, from, kept))) return true;
       for (int n = 0; !keep && n < N; ++n) store(from + n * W, load(h_before + n * W));
     }
-    recur<Method, constant, false, keep>(m, tokens, gate, from, kept);
+    recur<Discretization, constant, false, keep>(m, tokens, gate, from, kept);
     return false;
   }
 
@@ -305,11 +305,11 @@ struct Task {
   bool may_be_fast(int m, V longest) const { return all(longest * load(reach + m * W) < kBound<Real>); }
 
   // The recurrence over one chunk, and its output y = (C·h + D u)·gate into `out`; without a gate where that is NULL.
-  // Either the states at `from` are updated in place, or, with `keep`, those after each token and what the method keeps
+  // Either the states at `from` are updated in place, or, with `keep`, those after each token and what the rule keeps
   // are written for the backward pass, which wants the output only for the gradient of the gate. Returns the longest steps.
-  template <class Method, bool constant, bool fast, bool keep>
+  template <class Discretization, bool constant, bool fast, bool keep>
   TUSTIN_APART V recur(int m, int tokens, const Real* gate, Real* from, Real* kept) const {
-    const States<Real, Method, constant> states(*this, m);
+    const States<Real, Discretization, constant> states(*this, m);
     const V skip = parameter(a.D_skip, m);
     const int N = this->N, next = keep ? N * W : 0;
     const bool output = !keep || a.z.data;
@@ -318,7 +318,7 @@ struct Task {
       const V u_k = u.get(k);
       const V delta_k = delta.get(k);
       if (fast) longest = at_least(longest, magnitude(delta_k));
-      const typename Method::Token token(delta_k, u_k);
+      const typename Discretization::Token token(delta_k, u_k);
       const auto B = states.B_of(k);
       const auto C = states.C_of(k);
       const Real* before = from + k * next;
@@ -326,7 +326,7 @@ struct Task {
       V y{};
       for (int n = 0; n < N; ++n) {
         V note{};
-        const V state = Method::template step<fast>(token, states.channel[n], load(before + n * W), B[n], note);
+        const V state = Discretization::template step<fast>(token, states.channel[n], load(before + n * W), B[n], note);
         store(after + n * W, state);
         if (keep) store(kept + k * next + n * W, note);
         if (output) y = fma(state, C[n], y);

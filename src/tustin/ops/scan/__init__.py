@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...discretize import Method, get_method
+from ...discretize import Discretization, get_discretization
 from ..checks import check_flags
 from .backends import BACKENDS, choose
 from .checks import check_arguments, check_values, compute_dtype
@@ -24,7 +24,7 @@ def selective_scan(
     delta_softplus: bool = False,
     return_last_state: bool = False,
     *,
-    method: str | Method = "mamba",
+    discretization: str | Discretization = "mamba",
     reverse: bool = False,
     backend: str = "auto",
     initial_state: Tensor | None = None,
@@ -32,10 +32,10 @@ def selective_scan(
     """Run the state-space recurrence along the last dimension, with the discretization of your choice.
 
         Δ = softplus(delta + delta_bias)                       (each where asked for)
-        h_k = α(Δ_k A)·h_{k−1} + β(Δ_k, Δ_k A)·B_k u_k         α and β are the method's
+        h_k = α(Δ_k A)·h_{k−1} + β(Δ_k, Δ_k A)·B_k u_k         α and β are the rule's
         out_k = (C_k·h_k + D u_k) · silu(z_k)
 
-    The positional arguments, their shapes and the default method are those of Mamba's `selective_scan_fn`.
+    The positional arguments, their shapes and the default rule are those of Mamba's `selective_scan_fn`.
 
     Args:
         u: Input, (batch, D, L).
@@ -48,7 +48,7 @@ def selective_scan(
         delta_bias: Added to delta, (D,).
         delta_softplus: Pass delta through softplus, after the bias.
         return_last_state: Also return the state after the last token.
-        method: Name of a registered discretization, or a `Method`.
+        rule: Name of a registered discretization, or a `Discretization`.
         reverse: Walk from the last token to the first; the "last" state is then the one at token 0.
         backend: "auto", or one of `BACKENDS` by name. Under the transforms of `torch.func` and in forward-mode
             differentiation the reference stands in for a fused one: it is as exact, and slower.
@@ -59,7 +59,7 @@ def selective_scan(
         The output, (batch, D, L) in the dtype of u; with `return_last_state` a pair of it and the state. Inside, and in
         the state, everything is float32, or float64 if an argument is.
     """
-    rule = get_method(method)
+    rule = get_discretization(discretization)
     tensors = {
         "u": u,
         "delta": delta,
@@ -80,7 +80,7 @@ def selective_scan(
         *tensors.values(),
         dtype=dtype,
         delta_softplus=delta_softplus,
-        method=rule,
+        discretization=rule,
         reverse=reverse,
     )
     return (out, last_state) if return_last_state else out

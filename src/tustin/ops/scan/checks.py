@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from ...discretize import Method
+from ...discretize import Discretization
 from ..checks import check_tensor, misshapen
 
 _OPTIONAL = ("D", "z", "delta_bias", "initial_state")
@@ -36,7 +36,7 @@ def compute_dtype(tensors: Mapping[str, Tensor | None]) -> torch.dtype:
     return torch.float64 if torch.float64 in dtypes else torch.float32
 
 
-def check_arguments(tensors: Mapping[str, Tensor | None], method: Method) -> None:
+def check_arguments(tensors: Mapping[str, Tensor | None], discretization: Discretization) -> None:
     """Raise unless the arguments of `selective_scan` fit together; u and A set what the others must be."""
     given = {
         name: check_tensor("selective_scan", name, tensor)
@@ -56,7 +56,7 @@ def check_arguments(tensors: Mapping[str, Tensor | None], method: Method) -> Non
         "z": (batch, D, L),
         "D": (D,),
         "delta_bias": (D,),
-        "initial_state": (batch, D, N) if method.taps == 1 else (batch, D, N, method.taps),
+        "initial_state": (batch, D, N) if discretization.taps == 1 else (batch, D, N, discretization.taps),
     }
     device = u.device
     for name, tensor in given.items():

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...discretize import BUILT_IN, Method
+from ...discretize import BUILT_IN, Discretization
 from .. import native
 from ..native import TENSOR, address, fields, in_huge_pages
 
@@ -25,20 +25,21 @@ _KEPT_BYTES = 64 << 20
 _kept = threading.local()
 
 
-def refuses(device: torch.device, method: Method) -> str | None:
-    """Why it cannot run `method` on `device`, or None if it can."""
+def refuses(device: torch.device, discretization: Discretization) -> str | None:
+    """Why it cannot run `discretization` on `device`, or None if it can."""
     if reason := native.refuses(device):
         return reason
-    if method not in BUILT_IN:
-        return f"method {method.name!r} is not one of those compiled into it ({', '.join(method_names())})"
+    if discretization not in BUILT_IN:
+        names = ", ".join(discretization_names())
+        return f"discretization {discretization.name!r} is not one of those compiled into it ({names})"
     return None
 
 
 @functools.cache
-def method_names() -> tuple[str, ...]:
-    """The methods compiled into the library, in its own order."""
+def discretization_names() -> tuple[str, ...]:
+    """The rules compiled into the library, in its own order."""
     names: list[str] = []
-    while name := _library().tustin_method_name(len(names)):
+    while name := _library().tustin_discretization_name(len(names)):
         names.append(name.decode())
     return tuple(names)
 
@@ -61,7 +62,7 @@ def forward(
     delta_bias: Tensor | None,
     initial_state: Tensor | None,
     delta_softplus: bool,
-    method: str,
+    discretization: str,
     reverse: bool,
     chunk_states: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
@@ -69,7 +70,7 @@ def forward(
     A, D, delta_bias, initial_state = _dense(A, D, delta_bias, initial_state)
     out = in_huge_pages(torch.empty_like(u))
     last_state = A.new_empty(*u.shape[:2], A.shape[1])
-    head = _head(u, delta, A, B, C, z, delta_softplus, method, reverse)
+    head = _head(u, delta, A, B, C, z, delta_softplus, discretization, reverse)
     pointers = map(address, (A, D, delta_bias, initial_state, last_state, chunk_states))
     _run("tustin_scan_forward", *head, *fields(out), *pointers, *_NO_GRADIENTS)
     return out, last_state
@@ -88,7 +89,7 @@ def backward(
     delta_bias: Tensor | None,
     initial_state: Tensor | None,
     delta_softplus: bool,
-    method: str,
+    discretization: str,
     reverse: bool,
     chunk_states: Tensor,
 ) -> dict[str, Tensor]:
@@ -118,7 +119,7 @@ def backward(
 
     _run(
         "tustin_scan_backward",
-        *_head(u, delta, A, B, C, z, delta_softplus, method, reverse),
+        *_head(u, delta, A, B, C, z, delta_softplus, discretization, reverse),
         *fields(None),  # out
         *map(address, (A, D, delta_bias, initial_state, None, chunk_states)),
         *fields(d_out),
@@ -155,11 +156,11 @@ def _head(
     C: Tensor,
     z: Tensor | None,
     delta_softplus: bool,
-    method: str,
+    discretization: str,
     reverse: bool,
 ) -> list[int]:
     """The fields of TustinScan up to C."""
-    numbers = [_number(method), native.DTYPES[A.dtype], delta_softplus, reverse, native.threads(), CAREFUL]
+    numbers = [_number(discretization), native.DTYPES[A.dtype], delta_softplus, reverse, native.threads(), CAREFUL]
     shape = [*u.shape, A.shape[1], _groups(B), _groups(C)]
     return [*numbers, *shape, *fields(u), *fields(delta), *fields(z), *_matrix(B), *_matrix(C)]
 
@@ -180,8 +181,8 @@ def _run(function: str, *numbers: int) -> None:
 
 
 @functools.cache
-def _number(method: str) -> int:
-    return method_names().index(method)
+def _number(discretization: str) -> int:
+    return discretization_names().index(discretization)
 
 
 def _groups(matrix: Tensor) -> int:
@@ -193,5 +194,5 @@ def _groups(matrix: Tensor) -> int:
 def _library() -> Any:
     native.function("tustin_chunk_length", c_int)
     native.function("tustin_slices", c_int64, c_int64, c_int64, c_int64)
-    native.function("tustin_method_name", c_char_p, c_int32)
+    native.function("tustin_discretization_name", c_char_p, c_int32)
     return native.library()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...discretize import Method, get_method
+from ...discretize import Discretization, get_discretization
 from ..accelerator import interpreted
 from ..native import in_huge_pages
 from ..operators import check_memory, pull_back, register
@@ -37,7 +37,7 @@ def _forward(
     delta_bias: Tensor | None,
     initial_state: Tensor | None,
     delta_softplus: bool,
-    method: str,
+    discretization: str,
     reverse: bool,
     keep_states: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -56,7 +56,7 @@ def _forward(
         delta_bias,
         initial_state,
         delta_softplus,
-        method,
+        discretization,
         reverse,
         chunk_states if keep_states else None,
     )
@@ -71,9 +71,9 @@ def _forward_fake(u: Tensor, delta: Tensor, A: Tensor, *others: Any) -> tuple[Te
 
 def _definition(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The same in plain PyTorch, which needs no states to be kept."""
-    *tensors, delta_softplus, method, reverse, _ = arguments
+    *tensors, delta_softplus, discretization, reverse, _ = arguments
     u, _, A, *_ = tensors
-    how = {"delta_softplus": delta_softplus, "method": get_method(method), "reverse": reverse}
+    how = {"delta_softplus": delta_softplus, "discretization": get_discretization(discretization), "reverse": reverse}
     return *reference.scan(*tensors, dtype=A.dtype, **how), _empty_chunk_states(u, A, keep=False)
 
 
@@ -90,7 +90,7 @@ def _backward(
     delta_bias: Tensor | None,
     initial_state: Tensor | None,
     delta_softplus: bool,
-    method: str,
+    discretization: str,
     reverse: bool,
     chunk_states: Tensor,
 ) -> tuple[Tensor, ...]:
@@ -108,7 +108,7 @@ def _backward(
         delta_bias,
         initial_state,
         delta_softplus,
-        method,
+        discretization,
         reverse,
         chunk_states,
     )
@@ -135,7 +135,7 @@ def _backward_definition(d_out: Tensor, d_last_state: Tensor | None, *arguments:
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.delta_softplus, ctx.method, ctx.reverse, keep_states = inputs
+    *tensors, ctx.delta_softplus, ctx.discretization, ctx.reverse, keep_states = inputs
     if not keep_states:
         raise RuntimeError("selective_scan: gradients were asked for, but the states they need were not kept")
     ctx.given = [t is not None for t in tensors]
@@ -149,13 +149,13 @@ def _gradient(ctx: Any, d_out: Tensor | None, d_last_state: Tensor | None, _: An
     if d_out is None:
         d_out = torch.zeros_like(tensors[0])
     gradients = iter(
-        _scan_backward(d_out, d_last_state, *tensors, ctx.delta_softplus, ctx.method, ctx.reverse, chunk_states)
+        _scan_backward(d_out, d_last_state, *tensors, ctx.delta_softplus, ctx.discretization, ctx.reverse, chunk_states)
     )
     return *[next(gradients) if given else None for given in ctx.given], None, None, None, None
 
 
 _TENSORS = "Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, Tensor? delta_bias"
-_ARGUMENTS = f"{_TENSORS}, Tensor? initial_state, bool delta_softplus, str method, bool reverse"
+_ARGUMENTS = f"{_TENSORS}, Tensor? initial_state, bool delta_softplus, str discretization, bool reverse"
 
 _scan = register(
     "selective_scan",
@@ -188,7 +188,7 @@ def scan(
     *,
     dtype: torch.dtype,
     delta_softplus: bool,
-    method: Method,
+    discretization: Discretization,
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:
     """The scan through the operator. Small tensors are brought to `dtype` here, the large ones inside the kernel."""
@@ -198,7 +198,7 @@ def scan(
     ]
     tensors = (u, delta, A, B, C, D, z, delta_bias, initial_state)
     keep_states = torch.is_grad_enabled() and True in [t.requires_grad for t in tensors if t is not None]
-    out, last_state, _ = _scan(*tensors, delta_softplus, method.name, reverse, keep_states)
+    out, last_state, _ = _scan(*tensors, delta_softplus, discretization.name, reverse, keep_states)
     return out, last_state
 
 

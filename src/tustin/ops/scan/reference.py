@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...discretize.apply import input_matrix_per_token
-from ...discretize.base import Method
+from ...discretize.base import Discretization
 
 
 def scan(
@@ -28,7 +28,7 @@ def scan(
     *,
     dtype: torch.dtype,
     delta_softplus: bool,
-    method: Method,
+    discretization: Discretization,
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:
     """The output (batch, D, L) in the dtype of u, and the last state in `dtype`, in which all is computed.
@@ -48,12 +48,12 @@ def scan(
     B = input_matrix_per_token(B, batch, channels, L)
     C = input_matrix_per_token(C, batch, channels, L)
 
-    h, past = _split_state(initial_state, u.new_zeros(batch, channels, A.shape[1]), method.taps)
+    h, past = _split_state(initial_state, u.new_zeros(batch, channels, A.shape[1]), discretization.taps)
     y = []
     for k in reversed(range(L)) if reverse else range(L):
         step = delta[:, :, k, None]  # (batch, D, 1)
         inputs = [B[:, :, k] * u[:, :, k, None], *past]  # (batch, D, N) each
-        alpha, betas = method(step.expand_as(h), step * A)
+        alpha, betas = discretization(step.expand_as(h), step * A)
         h = alpha * h + sum(beta * v for beta, v in zip(betas, inputs, strict=True))
         past = inputs[:-1]
         y.append((C[:, :, k] * h).sum(-1))

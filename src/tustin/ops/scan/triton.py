@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..accelerator import on_device
 from . import triton_kernels as kernels
-from .triton_methods import METHODS
+from .triton_discretizations import DISCRETIZATIONS
 
 CHUNK = 16
 ENOUGH_PROGRAMS = 512
@@ -45,7 +45,7 @@ def forward(
     delta_bias: Tensor | None,
     initial_state: Tensor | None,
     delta_softplus: bool,
-    method: str,
+    discretization: str,
     reverse: bool,
     chunk_states: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
@@ -56,7 +56,7 @@ def forward(
     out = torch.empty_like(u)
     last_state = A.new_empty(*u.shape[:2], A.shape[1])
     how = {
-        "STEP": METHODS[method].step,
+        "STEP": DISCRETIZATIONS[discretization].step,
         "SOFTPLUS": delta_softplus,
         "REVERSE": reverse,
         "POSITION": _position(u, delta, B, C, z, out),
@@ -101,7 +101,7 @@ def backward(
     delta_bias: Tensor | None,
     initial_state: Tensor | None,
     delta_softplus: bool,
-    method: str,
+    discretization: str,
     reverse: bool,
     chunk_states: Tensor,
 ) -> dict[str, Tensor]:
@@ -122,7 +122,7 @@ def backward(
     B, C = _with_groups(B), _with_groups(C)
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
     how = {
-        "STEP": METHODS[method].step,
+        "STEP": DISCRETIZATIONS[discretization].step,
         "SOFTPLUS": delta_softplus,
         "REVERSE": reverse,
         "POSITION": _position(d_out, u, delta, B, C, z, *gradients.values(), partial["B"].mT, partial["C"].mT),
@@ -150,7 +150,7 @@ def backward(
             *d_initial_state.stride()[1:],
             **work.constants("GROUP_B", "GROUP_C"),
             **how,
-            SLOPES=METHODS[method].slopes,
+            SLOPES=DISCRETIZATIONS[discretization].slopes,
             CHUNK=CHUNK,
         )
     gradients["A"] = _sum_of_states(partial["A"])
@@ -177,11 +177,11 @@ def warm_up(
     initial_state: Tensor | None = None,
     *,
     delta_softplus: bool = False,
-    method: str = "mamba",
+    discretization: str = "mamba",
     reverse: bool = False,
 ) -> None:
     """Run a scan and its gradient once for nothing, so that no later one of these shapes waits for the compiler."""
-    arguments = (u, delta, A, B, C, D, z, delta_bias, initial_state, delta_softplus, method, reverse)
+    arguments = (u, delta, A, B, C, D, z, delta_bias, initial_state, delta_softplus, discretization, reverse)
     chunk_states = A.new_empty(u.shape[0], _parts(u.shape[2], CHUNK), A.shape[1], u.shape[1])
     out, last_state = forward(*arguments, chunk_states)
     backward(torch.zeros_like(out), torch.zeros_like(last_state), *arguments, chunk_states)

@@ -1,4 +1,4 @@
-"""The selective scan and its gradient for GPUs, blind to the method, which comes as jit functions.
+"""The selective scan and its gradient for GPUs, blind to the rule, which comes as jit functions.
 
 A program walks one segment of the tokens of one sample, with the states of a block of channels in registers, (N,
 channels). Before each chunk of CHUNK tokens the forward pass keeps the state; from it the backward pass recomputes the
@@ -21,7 +21,7 @@ POSITION that is narrower where that is enough: it saves many registers.
 import triton
 import triton.language as tl
 
-from .triton_methods import softplus
+from .triton_discretizations import softplus
 
 # What the compiler must not know: that these are multiples of 16. It would load and store states four at a time, and so
 # hold them, and all that is computed with them, in an order that suits nothing else.

@@ -276,7 +276,7 @@ class Functions(NamedTuple):
     slopes: Any
 
 
-METHODS = {
+DISCRETIZATIONS = {
     "mamba": Functions(_mamba_step, _mamba_slopes),
     "zoh": Functions(_zoh_step, _zoh_slopes),
     "foh": Functions(_foh_step, _foh_slopes),

@@ -1,11 +1,11 @@
-// The discretizations. A method says
+// The discretizations. A rule says
 //   Token:   what it wants to know of one token: of its steps Δ and inputs u, a vector of channels each;
 //   Channel: what it wants to know of one state of these channels: of A;
 //   step:    the state after the token, from the state h before it and B; and what is worth keeping of the work;
 //   adjoint: from the gradient of the state after, what all other gradients are made of (docs/math.md derives it), with the
 //            help of what step kept.
 // `fast` promises that every e^z is a normal number and that no Channel is `exact`. It never changes a bit of the result.
-// A method is made known by its name in scan.h; a test compares these names with the Python registry.
+// A rule is made known by its name in scan.h; a test compares these names with the Python registry.
 #pragma once
 
 #include "phi.hpp"
@@ -30,7 +30,7 @@ struct Sums {
   Vec<Real> along, A;
 };
 
-// What most methods want to know: their step depends on Δ, u and B only through z and the product Δ·u·B.
+// What most rules want to know: their step depends on Δ, u and B only through z and the product Δ·u·B.
 template <class Real>
 struct Plain {
   using V = Vec<Real>;
