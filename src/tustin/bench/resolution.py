@@ -101,7 +101,8 @@ def summary(result: Result) -> str:
     options = result.options
     return (
         f"{machine.where(result.machine, options.threads)}; {result.date}. "
-        f"{options.model} with {options.discretization} and {result.peer.model}, inference of one image, float32; {how(result.measured, options.device)}"
+        f"{options.model} with {options.discretization} and {result.peer.model}, "
+        f"inference of one image, float32; {how(result.measured, options.device)}"
         f"{machine.busy(result.machine)}."
     )
 

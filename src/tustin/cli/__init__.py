@@ -310,8 +310,8 @@ exact equilibrium: a constant input settles where the continuous system does."""
 
 _DISCRETIZATIONS_DETAILS = """\
 --json prints {"tustin": version, "discretizations": [...]}: name, alpha, betas (one formula per input sample, newest
-first), samples, order, held_order, stable ([low, high] for z), exact_equilibrium, source. JSON has no infinity: such a number
-is the string "inf" or "-inf", which Python's float() reads back. A held_order of "inf" means exact.
+first), samples, order, held_order, stable ([low, high] for z), exact_equilibrium, source. JSON has no infinity: such
+a number is the string "inf" or "-inf", which Python's float() reads back. A held_order of "inf" means exact.
 
 examples:
   tustin discretizations

@@ -78,8 +78,8 @@ def _of_runs(analysis: Analysis) -> Iterator[str]:
             yield f"{summary.discretization} failed with every seed."
         elif summary.failed:
             yield (
-                f"{summary.discretization} failed in {summary.failed} of {summary.planned} runs; its numbers are those of "
-                "the seeds that survived, which may be the easy ones."
+                f"{summary.discretization} failed in {summary.failed} of {summary.planned} runs; its numbers are "
+                "those of the seeds that survived, which may be the easy ones."
             )
 
 
