@@ -10,8 +10,8 @@ from .native import DTYPES
 _KNOWN = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
 
 
-def check_tensor(operator: str, name: str, tensor: object) -> None:
-    """Raise unless it is a dense tensor of one of `DTYPES`."""
+def check_tensor(operator: str, name: str, tensor: object) -> Tensor:
+    """The same tensor; raise unless it is a dense one of one of `DTYPES`."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{operator}: {name} must be a tensor, got {type(tensor).__name__}")
     dtype = tensor.dtype
@@ -22,6 +22,7 @@ def check_tensor(operator: str, name: str, tensor: object) -> None:
         raise TypeError(f"{operator}: {name} has the layout {tensor.layout}; expected a dense tensor, torch.strided")
     if tensor.is_nested:
         raise TypeError(f"{operator}: {name} is a nested tensor; expected one of a single shape")
+    return tensor
 
 
 def check_flags(operator: str, **flags: bool) -> None:

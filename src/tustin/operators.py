@@ -100,7 +100,7 @@ def pull_back(function: Callable[..., Any], arguments: Sequence[Any], gradient: 
             complete[i] = tensor
         return function(*complete)
 
-    _, pull = torch.func.vjp(of_the_tensors, *(arguments[i] for i in places))
+    pull = torch.func.vjp(of_the_tensors, *(arguments[i] for i in places))[1]
     gradients: tuple[Tensor, ...] = pull(gradient)
     return gradients
 

@@ -54,9 +54,9 @@ def _check(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: 
     for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
         if tensor is None and name == "bias":
             continue
-        check_tensor("causal_conv", name, tensor)
-        if tensor.device != x.device:
-            raise ValueError(f"causal_conv: {name} is on {tensor.device}, but x is on {x.device}")
+        device = check_tensor("causal_conv", name, tensor).device
+        if device != x.device:
+            raise ValueError(f"causal_conv: {name} is on {device}, but x is on {x.device}")
     check_flags("causal_conv", silu=silu, reverse=reverse)
     if x.ndim != 3 or x.shape[2] == 0:
         raise misshapen("causal_conv", "x", x, "(batch, D, L) with L of at least 1")

@@ -38,9 +38,11 @@ def compute_dtype(tensors: Mapping[str, Tensor | None]) -> torch.dtype:
 
 def check_arguments(tensors: Mapping[str, Tensor | None], method: Method) -> None:
     """Raise unless the arguments of `selective_scan` fit together; u and A set what the others must be."""
-    given = {name: t for name, t in tensors.items() if not (t is None and name in _OPTIONAL)}
-    for name, tensor in given.items():
-        check_tensor("selective_scan", name, tensor)
+    given = {
+        name: check_tensor("selective_scan", name, t)
+        for name, t in tensors.items()
+        if not (t is None and name in _OPTIONAL)
+    }
     u, A = given["u"], given["A"]
     if u.ndim != 3 or u.shape[2] == 0:
         raise misshapen("selective_scan", "u", u, "(batch, D, L) with L of at least 1")

@@ -126,13 +126,13 @@ def _backward_fake(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) 
 
 
 def _backward_definition(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) -> tuple[Tensor, ...]:
-    *arguments, _ = arguments
+    *without_states, _ = arguments
 
     def scan(*arguments: Any) -> tuple[Tensor, ...]:
         out, last_state, _ = _definition(*arguments, False)
         return (out,) if d_last_state is None else (out, last_state)
 
-    return pull_back(scan, arguments, (d_out,) if d_last_state is None else (d_out, d_last_state))
+    return pull_back(scan, without_states, (d_out,) if d_last_state is None else (d_out, d_last_state))
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -193,8 +193,9 @@ def scan(
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:
     """The scan through the operator. Small tensors are brought to `dtype` here, the large ones inside the kernel."""
-    A, D, delta_bias, initial_state = [
-        t if t is None or t.dtype == dtype else _converted(t, dtype) for t in (A, D, delta_bias, initial_state)
+    A = A if A.dtype == dtype else _converted(A, dtype)
+    D, delta_bias, initial_state = [
+        t if t is None or t.dtype == dtype else _converted(t, dtype) for t in (D, delta_bias, initial_state)
     ]
     tensors = (u, delta, A, B, C, D, z, delta_bias, initial_state)
     keep_states = torch.is_grad_enabled() and True in [t.requires_grad for t in tensors if t is not None]
