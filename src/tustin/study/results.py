@@ -95,7 +95,7 @@ class Plan(_Record):
     """Where the study was planned."""
 
     def flaw(self) -> str | None:
-        from ..train.metrics import METRICS  # here, because timm comes with it, and commands without a study start quickly
+        from ..train.metrics import METRICS  # not above, because timm comes with it and takes long
 
         if not self.methods or not self.seeds:
             return "it plans no run"
