@@ -73,7 +73,7 @@ def test_a_hundred_kills(tmp_path, command):
                 kills += 1
                 break
             process.kill()
-            process.wait()
+            process.communicate()
             kills += 1
         errors = process.communicate(timeout=600)[1]
         assert process.returncode == 0, errors

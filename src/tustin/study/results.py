@@ -16,7 +16,6 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from ..support.files import read_json, shortened, write_text
-from ..train.metrics import METRICS
 
 __all__ = ["PLAN", "Plan", "Result", "Study", "read_study", "result_path", "run_folder"]
 
@@ -96,6 +95,8 @@ class Plan(_Record):
     """Where the study was planned."""
 
     def flaw(self) -> str | None:
+        from ..train.metrics import METRICS  # not above, because timm comes with it and takes long
+
         if not self.discretizations or not self.seeds:
             return "it plans no run"
         if self.metric not in METRICS:
