@@ -1,12 +1,12 @@
 """Results of the benchmarks of models with made-up times, so that every ratio is known."""
 
-from tustin.results import MACHINE as SCAN_MACHINE
-
 from tustin.bench import resolution
 from tustin.bench.arguments import PAPER_DISCRETIZATIONS
 from tustin.bench.inference import Options, Result, plan
 from tustin.bench.measuring import Measured
 from tustin.bench.models import PEERS, Candidate, Case
+
+from .results import MACHINE as SCAN_MACHINE
 
 OPTIONS = Options("vim_tiny_patch16_224", PAPER_DISCRETIZATIONS, (1, 4, 8, 16, 32), "cpu", 2, 16)
 MACHINE = SCAN_MACHINE | {"backends": dict.fromkeys(PAPER_DISCRETIZATIONS, "native")}

@@ -18,8 +18,9 @@ from tustin.bench.measuring import Measured, balanced_order
 from tustin.bench.models import Candidate, Case
 from tustin.bench.pairing import Ratio, beyond_noise, median_interval, noise, paired, standing
 from tustin.cli import main
-from tustin.models import OPTIONS, RESOLUTION, made_up, made_up_resolution, seconds_of
 from tustin.study.texts import as_latex, as_markdown
+
+from .models import OPTIONS, RESOLUTION, made_up, made_up_resolution, seconds_of
 
 ROOT = Path(__file__).parents[2]
 NANO = "vim_nano_patch4_stride2_8"

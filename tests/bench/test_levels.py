@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tustin.results import OPTIONS, made_up
 
 from tests.native import needs_native
 from tustin.bench import report, workloads
@@ -12,6 +11,8 @@ from tustin.bench.scan import plan
 from tustin.bench.timing import Timing
 from tustin.cli import main
 from tustin.ops import native
+
+from .results import OPTIONS, made_up
 
 LEVELS = ("v4", "v3", "v2")
 FEW = replace(OPTIONS, discretizations=("mamba", "bil"), levels=LEVELS)

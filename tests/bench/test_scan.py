@@ -12,7 +12,6 @@ from types import ModuleType
 
 import pytest
 import torch
-from tustin.results import OPTIONS, made_up, seconds, without
 
 from tustin import DISCRETIZATIONS, selective_scan
 from tustin.bench import files, machine, options, report, scan, timing, workloads
@@ -26,6 +25,8 @@ from tustin.bench.workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell,
 from tustin.cli import main
 from tustin.ops import native
 from tustin.ops.scan.native import discretization_names
+
+from .results import OPTIONS, made_up, seconds, without
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--lengths", "8", "--batch-sizes", "1", "--discretizations", "bil", "--repeats", "1", "--threads", "1"]

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tustin.pictures import write_images
+
+from .pictures import write_images
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tustin.masked_shapes import CLASSES, write_masked_shapes
 
 from tustin.data.ade20k import ade20k
 from tustin.data.mask_transforms import ForEvaluation, ForTraining
 from tustin.data.masks import UNLABELLED, masked_folder, values_of
+
+from .masked_shapes import CLASSES, write_masked_shapes
 
 NORMAL = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 

@@ -12,14 +12,15 @@ import pytest
 import safetensors.torch
 import torch
 from PIL import Image
-from tustin.harness import cases, check
-from tustin.mutations import VALUES, mutated_bytes, mutated_value
 
 import tustin
 from tests.data.masked_shapes import write_masked_shapes
 from tustin.data.shapes import write_shapes
 from tustin.models import Detector, Segmenter, describe
 from tustin.models.weights import digest
+
+from .harness import cases, check
+from .mutations import VALUES, mutated_bytes, mutated_value
 
 
 def nano(**arguments: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tustin import harness
+from . import harness
 
 
 def fail(text: str) -> Callable[[Any], int]:

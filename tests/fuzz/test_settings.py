@@ -6,14 +6,15 @@ from random import Random
 from typing import Any
 
 import pytest
-from tustin.harness import NotStarted, cases, check
-from tustin.mutations import WORDS, mutated_bytes, mutated_words
 
 import tustin.study.runner
 import tustin.train
 from tustin.train import recipes
 from tustin.train.config import Config, keys
 from tustin.train.settings import find
+
+from .harness import NotStarted, cases, check
+from .mutations import WORDS, mutated_bytes, mutated_words
 
 COMMANDS: list[list[str]] = [
     ["discretizations", "--json"],

@@ -3,9 +3,10 @@
 import pytest
 import torch
 from torchvision.models.detection._utils import BoxCoder
-from tustin.detectors import features, images, small_detector, target
 
 from tustin.models.cascade import STAGES
+
+from .detectors import features, images, small_detector, target
 
 IOUS = [iou for iou, _ in STAGES]
 

@@ -7,12 +7,13 @@ from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
 from torchvision.models.detection.mask_rcnn import MaskRCNNHeads
 from torchvision.ops import MultiScaleRoIAlign
-from tustin.detectors import images, small_detector, target
 
 import tustin
 from tustin.models import VisionMamba
 from tustin.models.checkpoint import describe
 from tustin.models.detector import Detector
+
+from .detectors import images, small_detector, target
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """One study that nothing disturbed, for all that must equal it."""
 
 import pytest
-from tustin.small import bits, study
+
+from .small import bits, study
 
 
 @pytest.fixture(scope="session")

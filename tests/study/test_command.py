@@ -6,12 +6,13 @@ import shutil
 
 import pytest
 from rich.console import Console
-from tustin.small import SETTINGS, Here
-from tustin.test_runner import UNSTABLE
 
 from tests.cli.test_cli import assert_one_error_line, strict_json
 from tustin.cli import main
 from tustin.study import Result, Study, display, local_engine, read_study
+
+from .small import SETTINGS, Here
+from .test_runner import UNSTABLE
 
 
 def words(settings):

@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from tustin.small import DISCRETIZATIONS, SEEDS, SETTINGS, Told, bits, study
 
 from tustin.study import read_study
 from tustin.study.local_engine import LocalEngine
 from tustin.support.signals import Interrupted
+
+from .small import DISCRETIZATIONS, SEEDS, SETTINGS, Told, bits, study
 
 
 def test_two_processes_find_what_one_finds(tmp_path, undisturbed):

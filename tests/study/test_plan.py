@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from tustin.small import SETTINGS
 
 from tustin.data.batches import Order, training_batches
 from tustin.study.plan import PAPER_DISCRETIZATIONS, Wishes, config_of, make_plan
 from tustin.train import load
 from tustin.train.classification import Classification
+
+from .small import SETTINGS
 
 
 def first_sight(discretization, seed):

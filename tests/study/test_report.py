@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
-from tustin.studies import ENVIRONMENT, PAPER_DISCRETIZATIONS, done, failed, plan, study, with_gains, write
 
 from tustin.report.paper_figures import PAPER
 from tustin.study import Result, Study
@@ -30,6 +29,8 @@ from tustin.study.tables import (
 from tustin.study.texts import as_latex, as_markdown, escape_latex
 from tustin.study.wording import headline, limits
 from tustin.train import METRICS, load
+
+from .studies import ENVIRONMENT, PAPER_DISCRETIZATIONS, done, failed, plan, study, with_gains, write
 
 FILES = {"report.html", "report.md", "report.json", "report.tex", "runs.csv", "discretizations.csv"}
 HOSTILE = '<img src=x onerror=alert(1)> & "quoted" | `code` $x_1$ 100% \\end{table} </script>'

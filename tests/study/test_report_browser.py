@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tustin.studies import done, failed, plan, study, write
-from tustin.test_report import HOSTILE, STUDIES
 
 from tests.programs import needs_program
 from tustin.study import Study
 from tustin.study.report import write_report
+
+from .studies import done, failed, plan, study, write
+from .test_report import HOSTILE, STUDIES
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER, pytestmark = needs_program(

@@ -4,12 +4,13 @@ import json
 import shutil
 
 import pytest
-from tustin.small import DISCRETIZATIONS, Here, Told, bits, study
 
 from tustin.study import read_study
 from tustin.study.execute import Outcome
 from tustin.support.signals import Interrupted
 from tustin.train import RunFolder
+
+from .small import DISCRETIZATIONS, Here, Told, bits, study
 
 
 @pytest.fixture

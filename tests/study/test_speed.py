@@ -3,12 +3,13 @@
 import json
 
 import pytest
-from tustin.studies import study, write
 
 from tests.bench.models import OPTIONS, made_up
 from tustin.bench.inference_facts import as_facts
 from tustin.study import speed
 from tustin.study.report import write_report
+
+from .studies import study, write
 
 
 @pytest.fixture

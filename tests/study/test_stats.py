@@ -8,11 +8,12 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
-from tustin.studies import done, failed, plan, study, with_gains
 
 from tustin.report.paper_figures import PAPER
 from tustin.study import stats
 from tustin.study.stats import Verdict, analyse, detectable_gain, holm, sign_flip_test, spread
+
+from .studies import done, failed, plan, study, with_gains
 
 PAPER_GAINS = {name: told.gain for name, told in (PAPER["cifar100"].gains or {}).items() if told.p == "< 0.001"}
 

@@ -4,13 +4,14 @@ import json
 import signal
 
 import pytest
-from tustin.small import SMALL
-from tustin.test_resume import Signal
 
 import tustin
 from tests.data.pictures import write_images
 from tustin.cli import main
 from tustin.train import display, recipes
+
+from .small import SMALL
+from .test_resume import Signal
 
 WORDS = [f"--{key}={json.dumps(value) if isinstance(value, dict) else value}" for key, value in SMALL.items()]
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from tustin.small import small
 
 from tustin.cli import main
 from tustin.models import VisionMamba
@@ -17,6 +16,8 @@ from tustin.train.checks import AUGMENT_SETTINGS, DATA_SETTINGS, SETTING_OF
 from tustin.train.classification import open_data
 from tustin.train.config import AugmentConfig, Config, DataConfig, keys, kinds
 from tustin.train.settings import parse
+
+from .small import small
 
 
 def test_settings_go_on_top_of_the_recipe():

@@ -3,12 +3,13 @@
 import json
 
 import pytest
-from tustin.small import small, weights
-from tustin.test_resume import Signal
 
 from tustin.support.signals import Interrupted
 from tustin.train import load, train
 from tustin.train.course import Course
+
+from .small import small, weights
+from .test_resume import Signal
 
 
 def records(out):

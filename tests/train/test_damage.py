@@ -9,9 +9,6 @@ import shutil
 
 import pytest
 import torch
-from tustin.small import small
-from tustin.test_commands import WORDS
-from tustin.test_resume import Signal
 
 import tustin
 from tests.cli.test_cli import assert_one_error_line
@@ -19,6 +16,10 @@ from tests.killing import in_a_process
 from tustin.cli import main
 from tustin.support.files import LARGEST_TEXT, remove_unfinished, replacing
 from tustin.train import RunFolder, train
+
+from .small import small
+from .test_commands import WORDS
+from .test_resume import Signal
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,12 @@ import sys
 
 import pytest
 import torch
-from tustin.small import SMALL, small
-from tustin.test_resume import Signal
 
 from tustin.support.signals import Interrupted
 from tustin.train import train
+
+from .small import SMALL, small
+from .test_resume import Signal
 
 DEVICE = "cpu" if torch.accelerator.is_available() else "auto"  # whatever there is, two processes share the CPU
 SETTINGS = {**SMALL, "run.device": DEVICE, "epochs": 1, "optim.batch_size": 128, "run.save_every": 4}

@@ -10,9 +10,6 @@ from dataclasses import replace
 import pytest
 import torch
 from PIL import Image
-from tustin.small import weights
-from tustin.small_detection import SMALL, small
-from tustin.test_resume import Signal
 
 import tustin
 from tustin import DISCRETIZATIONS
@@ -23,6 +20,10 @@ from tustin.data.shapes import write_shapes
 from tustin.support.signals import Interrupted
 from tustin.train import RunFolder, load, train
 from tustin.train.detection import Detection, DetectionMeter
+
+from .small import weights
+from .small_detection import SMALL, small
+from .test_resume import Signal
 
 
 @pytest.fixture(scope="module")

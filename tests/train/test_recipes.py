@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from tustin.small import small
 
 import tustin
 from tests.data.masked_shapes import write_masked_shapes
 from tests.data.pictures import write_images
 from tustin.train import load, recipes, train
+
+from .small import small
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from tustin.small import small, weights
 
 from tustin.support.signals import Interrupted, stop_requests
 from tustin.train import Display, RunFolder, train
+
+from .small import small, weights
 
 RECIPE = {"optim__ema": 0.9, "model__drop_path_rate": 0.2, "model__args": {"embed_dim": 16, "depth": 2, "d_state": 4}}
 """With all that might carry a state from one update to the next."""

@@ -9,9 +9,6 @@ import sys
 
 import pytest
 import torch
-from tustin.small import small, weights
-from tustin.small_segmentation import small_segmentation
-from tustin.test_resume import Signal
 
 import tustin
 from tests.data.masked_shapes import CLASSES, write_masked_shapes
@@ -23,6 +20,10 @@ from tustin.train import Display, Diverged, train
 from tustin.train.display import WithTensorBoard
 from tustin.train.evaluation import evaluate_checkpoint
 from tustin.train.segmentation import Segmentation, SegmentationMeter
+
+from .small import small, weights
+from .small_segmentation import small_segmentation
+from .test_resume import Signal
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tustin.small import small, weights
 
 import tustin
 from tustin.data import Digits
 from tustin.train import Display, Diverged, load, recipes, train
 from tustin.train.classification import Classification
 from tustin.train.display import Bar, Lines
+
+from .small import small, weights
 
 
 @pytest.fixture(scope="module")
