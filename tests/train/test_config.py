@@ -37,7 +37,7 @@ def test_recipe_from_a_file(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("epochs: 7\noptim: {batch_size: 32}\n")
     config = load(file)
-    assert (config.epochs, config.optim.batch_size, config.out) == (7, 32, "runs/mine-bil-0")
+    assert (config.epochs, config.optim.batch_size, config.out) == (7, 32, "runs/mine-mamba-0")
     assert config.optim.lr == config.optim.base_lr * 32 / 512
 
 

@@ -1,12 +1,18 @@
 """Every shipped recipe trains: two updates on images of the right size, with one block and a small batch."""
 
+import inspect
+
 import pytest
 import torch
 
 import tustin
 from tests.data.masked_shapes import write_masked_shapes
 from tests.data.pictures import write_images
+from tustin import selective_scan
+from tustin.models import Mixer, VisionMamba
 from tustin.train import load, recipes, train
+from tustin.train.config import ModelConfig
+from tustin.train.settings import find, read_yaml
 
 from .small import small
 
@@ -28,6 +34,20 @@ def test_two_updates_of_segmentation(name, tmp_path):
     assert summary["best"]["miou"] >= 0
     assert summary["config"]["model.name"] == recipe.model.name
     assert tustin.load(tmp_path / "out" / "best.safetensors").num_classes == 150
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_a_recipe_names_its_discretization(name):
+    """A default is for models; a recipe's results must not change with it."""
+    given = read_yaml(find(name).read_text(encoding="utf-8"))["model"]["discretization"]
+    assert given == ("mamba" if name == "finetune" else "bil")
+
+
+def test_one_default_for_the_scan_and_for_models():
+    defaults = {
+        inspect.signature(one).parameters["discretization"].default for one in (selective_scan, VisionMamba, Mixer)
+    }
+    assert defaults == {"mamba"} == {ModelConfig().discretization}
 
 
 def test_segmentation_as_in_the_paper():

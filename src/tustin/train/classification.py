@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from ..data import BatchSource, Digits, Images, cifar, folder, transforms
 from ..data.batches import Batch
-from ..models import Diagnosis, create_model, diagnose, load_checkpoint, save
-from ..models.vim import model_names
+from ..models import Diagnosis, create_model, diagnose, load_checkpoint, model_names, save
 from ..support.names import unknown
 from .config import Config, DataConfig
 from .evaluation import Evaluation

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 from ..models.detector import Boxes
-from ..models.vim import Width
+from ..models.vision_mamba import Width
 from ..support.ranges import Range
 from .checks import check_config
 
@@ -43,7 +43,7 @@ class ModelConfig:
 
     name: str = "vim_tiny_patch16_224"
     """Name of the model; `tustin info` lists them."""
-    discretization: str = "bil"
+    discretization: str = "mamba"
     """Rule that turns the continuous system into a recurrence; `tustin discretizations` lists them."""
     img_size: Annotated[int, Range(1, 8192)] | None = None
     """Side of the images; by default what the model is made for."""
