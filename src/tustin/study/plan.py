@@ -14,7 +14,7 @@ import torch
 from ..discretize import get_discretization
 from ..support.files import shortened
 from ..support.names import unknown
-from ..train import METRICS, Config, load
+from ..train import METRICS, Config, load_recipe
 from ..train.folder import TRAINING
 from ..train.record import environment
 from ..train.run import FREE, task_class
@@ -73,7 +73,7 @@ def _has_begun(folder: Path) -> bool:
 
 def _plan(recipe: str, config: Config, wishes: Wishes, before: Plan | None) -> Plan:
     shared = _shared(config)
-    in_recipe = _shared(load(recipe))
+    in_recipe = _shared(load_recipe(recipe))
     device = torch.accelerator.current_accelerator(check_available=True) if config.run.device == "auto" else None
 
     def wished(name: str, default: Any) -> Any:

@@ -1,8 +1,8 @@
 """Training: one engine, settings as documented dataclasses, recipes as YAML.
 
-from tustin.train import load, train
+from tustin.train import load_recipe, train
 
-summary = train(load("digits", {"model.discretization": "zoh", "seed": 3}))
+summary = train(load_recipe("digits", {"model.discretization": "zoh", "seed": 3}))
 """
 
 from ..support.signals import Interrupted
@@ -12,7 +12,7 @@ from .engine import Diverged, Trainer, evaluate
 from .folder import RunFolder
 from .metrics import METRICS, Metric
 from .run import train
-from .settings import load, recipes
+from .settings import load_recipe, recipes
 from .task import Task
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "Task",
     "Trainer",
     "evaluate",
-    "load",
+    "load_recipe",
     "recipes",
     "train",
 ]

@@ -16,7 +16,7 @@ from ..support.names import unknown
 from ..support.ranges import expected, range_of
 from .config import Config, keys, kinds
 
-__all__ = ["find", "load", "parse", "recipes"]
+__all__ = ["find", "load_recipe", "parse", "recipes"]
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -38,7 +38,7 @@ def find(recipe: str | Path) -> Path:
     raise ValueError(unknown("recipe", str(recipe), list(recipes())) + ", or the path of a YAML file")
 
 
-def load(recipe: str | Path, settings: Mapping[str, Any] | None = None) -> Config:
+def load_recipe(recipe: str | Path, settings: Mapping[str, Any] | None = None) -> Config:
     """The recipe of this name or path, with `settings` such as {"optim.base_lr": 1e-3} on top."""
     path = find(recipe)
     values = _read(path)
