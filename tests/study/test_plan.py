@@ -7,7 +7,7 @@ import pytest
 from tustin.data.batches import Order, training_batches
 from tustin.study.plan import PAPER_DISCRETIZATIONS, Wishes, config_of, make_plan
 from tustin.train import load_recipe
-from tustin.train.classification import Classification
+from tustin.train.tasks.classification import Classification
 
 from .small import SETTINGS
 

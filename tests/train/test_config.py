@@ -11,11 +11,11 @@ import pytest
 from tustin.cli import main
 from tustin.models import VisionMamba
 from tustin.support.ranges import range_of
-from tustin.train import load_recipe, recipes, train
-from tustin.train.checks import AUGMENT_SETTINGS, DATA_SETTINGS, SETTING_OF
-from tustin.train.classification import open_data
+from tustin.train import TASKS, load_recipe, recipes, train
+from tustin.train.checks import SETTING_OF
 from tustin.train.config import AugmentConfig, Config, DataConfig, keys, kinds
 from tustin.train.settings import parse
+from tustin.train.tasks import DATA_SETS
 
 from .small import small
 
@@ -152,8 +152,8 @@ VISION_MAMBA = {name: one.default for name, one in inspect.signature(VisionMamba
 
 IGNORED = [
     (data, f"{group}.{name}")
-    for group, table, of in (("data", DATA_SETTINGS, DataConfig), ("augment", AUGMENT_SETTINGS, AugmentConfig))
-    for data, read in table.items()
+    for data, kind in DATA_SETS.items()
+    for group, read, of in (("data", kind.settings, DataConfig), ("augment", kind.augment, AugmentConfig))
     for name in dataclasses.asdict(of())
     if name not in read and name != "name"
 ]
@@ -173,13 +173,13 @@ NOT_USUAL = {
     "augment.cutmix": 0.5,
     "augment.shift": 1,
 }
-TASKS = {"coco": "detection", "masks": "segmentation", "ade20k": "segmentation"}
 
 
 @pytest.mark.parametrize(("data", "key"), IGNORED)
 def test_settings_without_effect_are_refused(data, key):
     augment = AugmentConfig(crop="none", flip=0) if data == "digits" else AugmentConfig()
-    config = Config(task=TASKS.get(data, "classification"), data=DataConfig(name=data), augment=augment)
+    task = next(task.name for task in TASKS.values() if data in task.data)
+    config = Config(task=task, data=DataConfig(name=data), augment=augment)
     group, _, name = key.rpartition(".")
     setattr(config.get(group), name, NOT_USUAL[key])
     with pytest.raises(ValueError, match=f"{key} has no effect on {data}: it must be"):
@@ -192,7 +192,7 @@ def test_settings_without_effect_on_a_task():
     with pytest.raises(ValueError, match=r"augment\.color_jitter has no effect on images with augment\.auto"):
         load_recipe("cifar100", {"augment.color_jitter": 0.4})
     with pytest.raises(ValueError, match=r"digits has 10 classes, data\.num_classes is 3"):
-        open_data(load_recipe("digits", {"data.num_classes": 3}).data, training=True)
+        TASKS["classification"].open_data(load_recipe("digits", {"data.num_classes": 3}).data, training=True)
 
 
 def test_scales_in_their_order():

@@ -19,7 +19,7 @@ from tustin.data.rle import decode
 from tustin.data.shapes import write_shapes
 from tustin.support.signals import Interrupted
 from tustin.train import RunFolder, load_recipe, train
-from tustin.train.detection import Detection, DetectionMeter
+from tustin.train.tasks.detection import Detection, DetectionMeter
 
 from .small import weights
 from .small_detection import SMALL, small

@@ -12,8 +12,8 @@ import torch
 import tustin
 from tustin.data import Digits
 from tustin.train import Display, Diverged, load_recipe, recipes, train
-from tustin.train.classification import Classification
 from tustin.train.display import Bar, Lines
+from tustin.train.tasks.classification import Classification
 
 from .small import small, weights
 

@@ -14,10 +14,10 @@ import torch
 from ..discretize import get_discretization
 from ..support.files import shortened
 from ..support.names import unknown
-from ..train import METRICS, Config, load_recipe
+from ..train import METRICS, TASKS, Config, load_recipe
 from ..train.folder import TRAINING
 from ..train.record import environment
-from ..train.run import FREE, task_class
+from ..train.run import FREE
 from .results import PLAN, TIMES, Plan, run_folder
 
 __all__ = ["BY_THE_STUDY", "PAPER_DISCRETIZATIONS", "Wishes", "config_of", "make_plan"]
@@ -85,7 +85,7 @@ def _plan(recipe: str, config: Config, wishes: Wishes, before: Plan | None) -> P
         discretizations=list(dict.fromkeys(wished("discretizations", PAPER_DISCRETIZATIONS))),
         seeds=list(dict.fromkeys(wished("seeds", range(10)))),
         baseline=wished("baseline", "zoh"),
-        metric=wished("metric", task_class(config).primary.name),
+        metric=wished("metric", TASKS[config.task].primary.name),
         level=wished("level", 0.05),
         threshold=wished("threshold", 0.7),
         settings={name: value for name, value in shared.items() if value != in_recipe[name]},
