@@ -17,7 +17,7 @@ from ..support.ranges import Range
 
 __all__ = ["DETAILS", "configure", "find_images", "names_for", "run"]
 
-PREDICTORS = {"classification": "predict_classes", "segmentation": "predict_masks", "detection": "predict_boxes"}
+PREDICTORS = {"classification": "classes", "segmentation": "masks", "detection": "boxes"}
 """The module of each task: `predict` makes the results, `render` a table of them, `facts` what --json prints."""
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
