@@ -12,7 +12,7 @@ from tustin import selective_scan
 from tustin.models import Mixer, VisionMamba
 from tustin.train import load_recipe, recipes, train
 from tustin.train.config import ModelConfig
-from tustin.train.settings import find, read_yaml
+from tustin.train.recipe import find, read
 
 from .small import small
 
@@ -39,7 +39,7 @@ def test_two_updates_of_segmentation(name, tmp_path):
 @pytest.mark.parametrize("name", recipes())
 def test_a_recipe_names_its_discretization(name):
     """A default is for models; a recipe's results must not change with it."""
-    given = read_yaml(find(name).read_text(encoding="utf-8"))["model"]["discretization"]
+    given = read(find(name))["model"]["discretization"]
     assert given == ("mamba" if name == "finetune" else "bil")
 
 
