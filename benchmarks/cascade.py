@@ -22,8 +22,8 @@ import tustin
 from tustin.data.shapes import write_shapes
 from tustin.doctor import collect
 from tustin.support.files import write_text
-from tustin.train import load, train
-from tustin.train.detection import DetectionMeter, open_data
+from tustin.train import TASKS, load_recipe, train
+from tustin.train.config import DataConfig
 
 SETTINGS: dict[str, Any] = {
     "model.img_size": 64,
@@ -41,26 +41,23 @@ SETTINGS: dict[str, Any] = {
 FIGURES = ("box_ap75", "box_ap50", "box_ap")
 
 
-def measure(model: Any, data: Any) -> dict[str, float]:
+def measure(model: Any, data: DataConfig) -> dict[str, float]:
     """The figures of a detector on the held-out images."""
-    meter = DetectionMeter(data)
-    with torch.inference_mode():
-        for index in range(len(data)):
-            batch = data.__getitems__([(index, 0)])
-            meter.update(model(batch["images"]), batch)
-    figures = meter.result(lambda mine: mine)
+    detection = TASKS["detection"]
+    evaluation = detection.evaluation_of(model, detection.open_data(data, training=False), data)
+    figures, _ = evaluation.run(model, torch.device("cpu"), batch_size=1)
     return {name: figures[name] for name in FIGURES}
 
 
 def compare(seed: int, updates: int, shapes: Path, out: Path) -> dict[str, Any]:
     """The figures of the cascade and of its first stage after one training."""
     settings = {**SETTINGS, "seed": seed, "updates": updates, "run.eval_updates": updates}
-    config = load("coco-tiny-cpu", {**settings, "data.path": str(shapes), "out": str(out)})
+    config = load_recipe("coco-tiny-cpu", {**settings, "data.path": str(shapes), "out": str(out)})
     train(config)
-    model, data = tustin.load(out / "last.safetensors"), open_data(config.data, training=False)
-    cascade = measure(model, data)
+    model = tustin.load(out / "last.safetensors")
+    cascade = measure(model, config.data)
     model.roi_heads.stages = model.roi_heads.stages[:1]
-    return {"seed": seed, "cascade": cascade, "first_stage": measure(model, data)}
+    return {"seed": seed, "cascade": cascade, "first_stage": measure(model, config.data)}
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import json
 import statistics
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,8 @@ from accelerate import Accelerator
 from tustin.data import Images, training_batches
 from tustin.doctor import collect
 from tustin.support.files import write_text
-from tustin.train import Config, RunFolder, Trainer, classification, load
+from tustin.train import TASKS, Config, RunFolder, Trainer, load_recipe
+from tustin.train.tasks.classification import DATA
 
 ROUNDS = 5
 BATCH = 128
@@ -39,7 +41,7 @@ def random_images(training: bool) -> Images:
 
 def settings(discretization: str, workers: int, out: str) -> Config:
     changes = {"optim.batch_size": BATCH, "data.workers": workers, "model.discretization": discretization, "out": out}
-    return load("cifar100", {**changes, "augment.repeats": 1})
+    return load_recipe("cifar100", {**changes, "augment.repeats": 1})
 
 
 def seconds_of_rounds(trainer: Trainer, config: Config, updates: int) -> dict[str, list[float]]:
@@ -79,12 +81,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=0, help="processes that load images (default: 0)")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     args = parser.parse_args()
-    classification.open_data = lambda data, training: random_images(training)
+    DATA["cifar100"] = replace(DATA["cifar100"], open=lambda data, training: random_images(training), at_path=None)
     results = []
     for discretization in args.discretizations:
         with tempfile.TemporaryDirectory() as out:
             config = settings(discretization, args.workers, out)
-            task = classification.Classification(config)
+            task = TASKS["classification"].make(config)
             trainer = Trainer(config, task, Accelerator(cpu=True), RunFolder(out))
             found = seconds_of_rounds(trainer, config, args.updates)
         middle = {name: statistics.median(seconds) for name, seconds in found.items()}

@@ -15,7 +15,8 @@ from PIL import Image
 from torch import Tensor
 
 from .batches import Batch, Key
-from .pictures import read_image
+from .pictures import mode_for, read_image
+from .samples import read_samples
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Transform: TypeAlias = Callable[[Image.Image], Tensor]
@@ -45,31 +46,24 @@ class Images:
         return len(self.labels)
 
     def __getitems__(self, keys: list[Key]) -> Batch:
-        assert self.transform is not None, "prepared() comes first"
-        images: list[tuple[Tensor, int]] = []
-        for index, seed in keys:
-            try:
-                image = self._open(index)
-            except ValueError as error:
-                if not self.skip_corrupt:
-                    return {"error": f"{error}; --data.skip_corrupt true counts and skips such files"}
-                continue
-            seed_augmentation(seed)
-            images.append((self.transform(image), self.labels[index]))
-        skipped = len(keys) - len(images)
-        if not images:
+        try:
+            samples, skipped = read_samples(keys, self._sample, self.training, self.skip_corrupt)
+        except ValueError as error:
+            return {"error": str(error)}
+        if not samples:
             return {"error": f"none of the {len(keys)} images of a batch can be read, e.g. {self.sources[keys[0][0]]}"}
-        if self.training:
-            images += [images[i % len(images)] for i in range(skipped)]
-        pictures, labels = zip(*images, strict=True)
-        return {"images": torch.stack(pictures), "labels": torch.tensor(labels), "skipped": skipped}
+        images, labels = zip(*samples, strict=True)
+        return {"images": torch.stack(images), "labels": torch.tensor(labels), "skipped": skipped}
+
+    def _sample(self, index: int, seed: int) -> tuple[Tensor, int]:
+        assert self.transform is not None, "prepared() comes first"
+        image = self._open(index)
+        seed_augmentation(seed)
+        return self.transform(image), self.labels[index]
 
     def prepared(self, transform: Transform, channels: int, skip_corrupt: bool, in_memory: bool | None) -> Images:
         """The same images, made ready for a model with so many channels."""
-        mode = {1: "L", 3: "RGB"}.get(channels)
-        if mode is None:
-            raise ValueError(f"images have 1 or 3 channels, the model expects {channels}")
-        ready = replace(self, transform=transform, mode=mode, skip_corrupt=skip_corrupt)
+        ready = replace(self, transform=transform, mode=mode_for(channels), skip_corrupt=skip_corrupt)
         return ready._decoded() if in_memory or (in_memory is None and self._is_small()) else ready
 
     def _is_small(self) -> bool:

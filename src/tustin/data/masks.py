@@ -22,7 +22,7 @@ from torch import Tensor
 
 from .batches import Batch, Key
 from .images import IN_MEMORY_BYTES, seed_augmentation
-from .pictures import UnreadableError, read_image
+from .pictures import UnreadableError, mode_for, read_image
 from .samples import read_samples
 
 __all__ = ["UNLABELLED", "MaskedImages", "masked_folder", "values_of"]
@@ -74,10 +74,7 @@ class MaskedImages:
         self, transform: Transform, channels: int, skip_corrupt: bool = False, in_memory: bool | None = None
     ) -> MaskedImages:
         """The same images, made ready for a model with so many channels."""
-        mode = {1: "L", 3: "RGB"}.get(channels)
-        if mode is None:
-            raise ValueError(f"images have 1 or 3 channels, the model expects {channels}")
-        ready = replace(self, transform=transform, mode=mode, skip_corrupt=skip_corrupt)
+        ready = replace(self, transform=transform, mode=mode_for(channels), skip_corrupt=skip_corrupt)
         if in_memory or (in_memory is None and self._is_small()):
             return replace(ready, kept=tuple(ready._read_or_none(index) for index in range(len(self))))
         return ready

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
-__all__ = ["FORMATS", "UnreadableError", "read_image"]
+__all__ = ["FORMATS", "UnreadableError", "mode_for", "read_image"]
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 """Whatever a file is called: others of Pillow's formats start programs (EPS) or are of no use here."""
@@ -19,6 +19,14 @@ class UnreadableError(ValueError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"cannot read the image {str(path)!r}: {reason}")
         self.reason = reason
+
+
+def mode_for(channels: int) -> str:
+    """The mode of images for a model with so many channels."""
+    mode = {1: "L", 3: "RGB"}.get(channels)
+    if mode is None:
+        raise ValueError(f"images have 1 or 3 channels, the model expects {channels}")
+    return mode
 
 
 def read_image(path: Path, mode: str | None = None) -> Image.Image:

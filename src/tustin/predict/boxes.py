@@ -18,7 +18,7 @@ from torch import Tensor
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from ..data.coco import as_results
-from ..data.pictures import UnreadableError, read_image
+from ..data.pictures import UnreadableError, mode_for, read_image
 from . import names_for
 from .drawing import colours, write_png
 
@@ -38,7 +38,7 @@ def predict(
     out = args.out or Path("predictions")
     out.mkdir(parents=True, exist_ok=True)
     names = model.pretrained_cfg.get("label_names") or [f"class {i}" for i in range(model.num_classes)]
-    mode = "L" if model.vim.config["in_chans"] == 1 else "RGB"
+    mode = mode_for(model.vim.config["in_chans"])
     for path, name in zip(paths, names_for(paths, out, [ENDING]), strict=True):
         try:
             image = read_image(path, mode)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from timm.data import create_transform, resolve_model_data_config
 
-from ..data.pictures import UnreadableError, read_image
+from ..data.pictures import UnreadableError, mode_for, read_image
 
 
 def predict(
@@ -26,9 +26,7 @@ def predict(
     if args.out is not None:
         raise ValueError(f"{args.checkpoint} tells the classes of images and draws nothing into --out")
     data = resolve_model_data_config(model)
-    mode = {1: "L", 3: "RGB"}.get(data["input_size"][0])
-    if mode is None:
-        raise ValueError(f"images have 1 or 3 channels, the model expects {data['input_size'][0]}")
+    mode = mode_for(data["input_size"][0])
     prepare = create_transform(**data)
     names = model.pretrained_cfg.get("label_names")
     for start in range(0, len(paths), args.batch_size):

@@ -17,7 +17,7 @@ from timm.data import resolve_model_data_config
 
 from ..data.mask_transforms import ForEvaluation
 from ..data.masks import Pixels, values_of
-from ..data.pictures import UnreadableError, read_image
+from ..data.pictures import UnreadableError, mode_for, read_image
 from ..models import describe
 from ..support.ranges import check
 from ..train.config import DataConfig
@@ -46,11 +46,12 @@ def predict(
     settings, unlabelled = TASKS[model.task].own_settings(trained_with), trained_with.get("data.unlabelled", 0)
     check(DataConfig, {"unlabelled": unlabelled}, "data.")
     facts = resolve_model_data_config(model.vim)
+    mode = mode_for(facts["input_size"][0])
     prepare = ForEvaluation(facts["mean"], facts["std"], settings.long_side, settings.short_side).prepare
     names = model.pretrained_cfg.get("label_names") or [f"class {i}" for i in range(model.num_classes)]
     for path, name in zip(paths, names_for(paths, out, list(ENDINGS.values())), strict=True):
         try:
-            image = read_image(path, "L" if facts["input_size"][0] == 1 else "RGB")
+            image = read_image(path, mode)
         except UnreadableError as error:
             failed.append({"image": str(path), "reason": error.reason})
             continue
