@@ -110,7 +110,7 @@ def test_version(capsys):
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["metods"], ["'metods'", "did you mean 'discretizations'", "doctor"]),
+        (["discretisation"], ["'discretisation'", "did you mean 'discretizations'", "doctor"]),
         (["--debug", "docter"], ["did you mean 'doctor'"]),
         (["xyzzy"], ["'xyzzy'", "discretizations, doctor"]),
         (["discretizations", "--jsn"], ["--jsn", "--help"]),
@@ -275,7 +275,7 @@ def test_script_prints_plain_text_into_a_pipe():
 
 
 def test_script_exits_with_the_code_and_without_traceback():
-    done = run_script("metods")
+    done = run_script("discretize")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
 
