@@ -1,5 +1,6 @@
 """The command line as a user meets it: what it prints, what it refuses, and how it ends."""
 
+import argparse
 import json
 import math
 import os
@@ -100,6 +101,17 @@ def test_help_of_a_command_has_examples(capsys, name):
 def test_help_documents_how_json_writes_infinity(capsys):
     assert main(["discretizations", "--help"]) == 0
     assert '"inf" or "-inf"' in capsys.readouterr().out
+
+
+def test_lists_have_commas_between_their_items():
+    """One way to write a list: no option takes several words."""
+    commands = [command for top in COMMANDS.values() for command in (top, *top.commands.values())]
+    assert len(commands) > len(COMMANDS)
+    for command in commands:
+        parser = argparse.ArgumentParser()
+        command.configure(parser)
+        for action in parser._actions:
+            assert not action.option_strings or action.nargs in (None, 0, "?"), (command.name, action.option_strings)
 
 
 def test_version(capsys):
