@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .support.imports import lazy_names, when_imported
 from .support.signals import end_at_once_on_interrupt, is_command
-
-if is_command():  # before torch is imported, which takes seconds in which Ctrl-C would be a traceback, or lost
-    end_at_once_on_interrupt()
-
-from .discretize import DISCRETIZATIONS, Discretization, register
-from .ops.scan import check_values, selective_scan
-from .support.registration import register_with_timm
-
-if TYPE_CHECKING:
-    from .models import create_model, load, load_checkpoint, save
-    from .models.diagnose import diagnose
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,11 +22,24 @@ __all__ = [
     "selective_scan",
 ]
 
-register_with_timm()
+if is_command():  # as early as can be: Ctrl-C while libraries are imported would be a traceback, or lost
+    end_at_once_on_interrupt()
 
+if TYPE_CHECKING:
+    from .discretize import DISCRETIZATIONS, Discretization, register
+    from .models import create_model, load, load_checkpoint, save
+    from .models.diagnose import diagnose
+    from .ops.scan import check_values, selective_scan
+else:  # torch takes seconds and timm as long again: a command that needs neither starts at once
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            ".discretize": ("DISCRETIZATIONS", "Discretization", "register"),
+            ".models": ("create_model", "load", "load_checkpoint", "save"),
+            ".models.diagnose": ("diagnose",),
+            ".ops.scan": ("check_values", "selective_scan"),
+        },
+    )
 
-def __getattr__(name: str) -> Any:
-    """What comes from `models` is imported when it is asked for, because timm comes with it."""
-    if name in __all__:
-        return getattr(import_module(".models", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Whoever imports tustin finds its models in timm, also where timm is imported later, and need not import both.
+when_imported("timm", lambda: import_module(".models", __name__))

@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from tustin import DISCRETIZATIONS, doctor
+from tustin.doctor.report import render
 from tustin.ops.scan.backends import BACKENDS
 
 V1 = {"fpu", "lm", "sse", "sse2", "fxsr", "cmov"}
@@ -21,7 +22,7 @@ V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 
 def shown(facts, width=100):
     console = Console(file=StringIO(), width=width)
-    console.print(*doctor.render(facts), sep="\n")
+    console.print(*render(facts), sep="\n")
     return console.file.getvalue()
 
 

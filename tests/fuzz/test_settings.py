@@ -11,7 +11,7 @@ import tustin.study.runner
 import tustin.train
 from tustin.train import recipes
 from tustin.train.config import Config, keys
-from tustin.train.settings import find
+from tustin.train.recipe import find
 
 from .harness import NotStarted, cases, check
 from .mutations import WORDS, mutated_bytes, mutated_words

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ops.accelerator import GPUS
+from ..report import terminal
 from . import arguments, files
 
 if TYPE_CHECKING:
@@ -270,11 +271,9 @@ def run_resolution(args: argparse.Namespace) -> None:
 
 
 def _measured(args: argparse.Namespace, measure: Callable[[Report], Any]) -> Any:
-    from . import progress
-
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)  # now, and not after minutes of measuring
-    with progress.shown() as show:
+    with terminal.progress("tustin bench") as show:
         return measure(show)
 
 
@@ -282,7 +281,7 @@ def _measured(args: argparse.Namespace, measure: Callable[[Report], Any]) -> Any
 
 
 def _write(outcome: Outcome, block: files.Block, args: argparse.Namespace) -> None:
-    from ..cli import as_json, print_drawn, print_json
+    from ..cli.output import as_json, print_drawn, print_json
     from ..support.files import write_text
 
     written: list[Path] = []

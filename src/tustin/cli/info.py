@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["DETAILS", "collect", "configure", "render", "run"]
+from ..report import terminal
+from .arguments import at_least_one, image_size
+from .command import Command
+from .output import print_json, print_rich
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["COMMAND", "collect"]
 
 DETAILS = """\
 MODEL is a name of the list that 'tustin info' prints, or a file of tustin.save. Operations (FLOPs) are those of one
@@ -37,8 +44,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from . import print_json, print_rich
-
     if args.model is None:
         models = sorted(map(_summary, _names()), key=lambda model: model["parameters"])
         if args.json:
@@ -50,21 +55,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(facts)
     else:
-        print_rich(lambda width: render(facts))
-
-
-def image_size(text: str) -> tuple[int, int]:
-    """ "224" or "160x288" → (height, width)."""
-    if not re.fullmatch(r"[1-9]\d{0,8}(x[1-9]\d{0,8})?", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"expected a size such as 224 or 160x288, got {text!r}")
-    height, _, width = text.partition("x")
-    return int(height), int(width or height)
-
-
-def at_least_one(text: str) -> int:
-    if not re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1 and at most 9 digits, got {text!r}")
-    return int(text)
+        print_rich(lambda width: _render(facts))
 
 
 def collect(
@@ -106,43 +97,35 @@ def _summary(name: str) -> dict[str, Any]:
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def render(facts: dict[str, Any]) -> list[Any]:
+def _render(facts: dict[str, Any]) -> list[Table | str]:
     """The facts of `collect` as text and tables for rich."""
     height, width = facts["img_size"]
     title = f"{facts['model']}, {facts['discretization']}: images of {height} x {width}, {facts['tokens']} tokens"
     total = facts["flops"]["total"]
-    parts = _table("part", "parameters", "FLOPs", "share")
+    parts = terminal.table(["part", "parameters", "FLOPs", "share"])
     for part, flops in facts["flops"].items():
         if part == "total":
             parts.add_section()
         parts.add_row(part, f"{facts['parameters'][part]:,}", _flops(flops), f"{flops / total:.1%}")
-    rules = _table("scan with", "FLOPs", "of the model")
+    rules = terminal.table(["scan with", "FLOPs", "of the model"])
     for rule, flops in facts["scan_flops"].items():
         rules.add_row(rule, _flops(flops), f"{flops / (total - facts['flops']['scan'] + flops):.1%}")
-    memory = _table(f"memory, {facts['batch_size']} image{'s'[: facts['batch_size'] > 1]}, float32", "")
+    memory = terminal.table([f"memory, {facts['batch_size']} image{'s'[: facts['batch_size'] > 1]}, float32", ""])
     for name, size in facts["memory"].items():
         memory.add_row(name.replace("_", ", "), f"{size / 1e6:,.1f} MB")
     return [title, "", parts, "", rules, "", memory]
 
 
-def _list(models: list[dict[str, Any]]) -> Any:
-    table = _table("model", "images", "tokens", "parameters", "FLOPs")
+def _list(models: list[dict[str, Any]]) -> Table:
+    table = terminal.table(["model", "images", "tokens", "parameters", "FLOPs"])
     for model in models:
         size = " x ".join(map(str, model["img_size"]))
         table.add_row(model["name"], size, str(model["tokens"]), f"{model['parameters']:,}", _flops(model["flops"]))
     return table
 
 
-def _table(first: str, *others: str) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column(first, style="bold", no_wrap=True)
-    for header in others:
-        table.add_column(header, justify="right", no_wrap=True)
-    return table
-
-
 def _flops(count: int) -> str:
     return f"{count / 1e9:,.3f} G" if count >= 1e8 else f"{count / 1e6:,.3f} M"
+
+
+COMMAND = Command("info", "show parameters, FLOPs and memory of a model", DETAILS, configure, run)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..report import terminal
 from ..train.display import metric_text
 from . import status
 from .results import Result, Study
@@ -53,9 +54,7 @@ class Table(Lines):
     """The rules with what they have reached, below a bar with the time that is left; a failure stays above it."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-
-        self.console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        self.console = terminal.console(stderr=True)
 
     @contextmanager
     def of(self, study: Study, folder: Path) -> Iterator[None]:

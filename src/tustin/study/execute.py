@@ -12,7 +12,8 @@ from typing import Any, Literal, Self, TypeAlias
 import torch
 
 from ..models import Diagnosis
-from ..train import METRICS, Config, Display, Diverged, Interrupted, RunFolder, train
+from ..support.signals import Interrupted
+from ..train import METRICS, Config, Display, Diverged, RunFolder, train
 from ..train.folder import BEST, EMA, LAST, SUMMARY, TRAINING
 from ..train.record import environment
 from .results import TIMES, Result

@@ -6,6 +6,7 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..report import terminal
 from ..train.folder import RunFolder
 from ..train.metrics import METRICS
 from .results import Plan, Study, run_folder
@@ -65,11 +66,11 @@ def part_done(folder: Path, plan: Plan, discretization: str, seed: int) -> float
     return float(records[-1][counted] / total) if records and total else 0.0
 
 
-def render(told: dict[str, Any]) -> list[Any]:
+def render(told: dict[str, Any]) -> list[Table | str]:
     """`facts` for a person."""
     counts = [f"{told['done']} of {told['runs']} runs done"]
     counts += [f"{told[name]} {name}" for name in ("failed", "missing") if told[name]]
-    lines = [f"{told['recipe']}: {', '.join(counts)}", "", table(told)]
+    lines: list[Table | str] = [f"{told['recipe']}: {', '.join(counts)}", "", table(told)]
     if told["failures"] or told["damaged"]:
         lines.append("")
     lines += [
@@ -81,16 +82,10 @@ def render(told: dict[str, Any]) -> list[Any]:
 
 def table(told: dict[str, Any]) -> Table:
     """The rules of `facts`, a line each."""
-    from rich import box
-    from rich.table import Table
-
     metric = METRICS[told["metric"]]
     title = f"{metric.title}, {metric.unit}" if metric.unit else metric.title
-    shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    shown.add_column("discretization", style="bold", no_wrap=True)
-    for header in ("done", "failed", f"{title}: mean", "std", "best so far"):
-        shown.add_column(header, justify="right")
-    shown.add_column("in progress")
+    header = ("discretization", "done", "failed", f"{title}: mean", "std", "best so far", "in progress")
+    shown = terminal.table(header, words=["in progress"])
     for row in told["discretizations"]:
         numbers = ("–" if row[name] is None else f"{row[name]:.2f}" for name in ("mean", "std", "best"))
         begun = ", ".join(f"seed {seed}: {part:.0%}" for seed, part in row["begun"].items())

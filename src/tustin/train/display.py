@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from ..report import terminal
 from .metrics import METRICS
 
 SECONDS_BETWEEN_LINES = 30.0
@@ -52,10 +53,7 @@ class Bar(Display):
     """The same lines above a bar with the time that is left."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-        self.progress = Progress(*columns, transient=True, refresh_per_second=2)
+        self.progress = terminal.bar(stderr=False)
         self.bar = self.progress.add_task("starting", total=None)
 
     def __enter__(self) -> Self:
@@ -66,7 +64,7 @@ class Bar(Display):
         self.progress.stop()
 
     def line(self, text: str) -> None:
-        self.progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.progress.console.print(text, soft_wrap=True)
 
     def update(self, step: int, updates: int, place: str) -> None:
         self.progress.update(self.bar, completed=step, total=updates, description=place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import SUPPRESS, ArgumentError
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,33 +15,15 @@ from jsonargparse import ArgumentParser, Namespace, set_loader, set_parsing_sett
 from ..support.names import unknown
 from ..support.ranges import expected, range_of
 from .config import Config, keys, kinds
+from .recipe import find, read, read_yaml
 
-__all__ = ["find", "load", "parse", "recipes"]
-
-RECIPES = Path(__file__).parent / "recipes"
-
-
-def recipes() -> dict[str, str]:
-    """The shipped recipes: name and description."""
-    return {path.stem: str(_read(path).get("description", "")) for path in sorted(RECIPES.glob("*.yaml"))}
-
-
-def find(recipe: str | Path) -> Path:
-    """The file of a recipe, given its name or a path."""
-    shipped = RECIPES / f"{recipe}.yaml"
-    if shipped.is_file():
-        return shipped
-    if Path(recipe).is_file():
-        return Path(recipe)
-    if Path(recipe).suffix in (".yaml", ".yml"):
-        raise FileNotFoundError(f"there is no recipe file {str(recipe)!r}")
-    raise ValueError(unknown("recipe", str(recipe), list(recipes())) + ", or the path of a YAML file")
+__all__ = ["load", "parse"]
 
 
 def load(recipe: str | Path, settings: Mapping[str, Any] | None = None) -> Config:
     """The recipe of this name or path, with `settings` such as {"optim.base_lr": 1e-3} on top."""
     path = find(recipe)
-    values = _read(path)
+    values = read(path)
     for key, value in (settings or {}).items():
         *groups, name = key.split(".")
         group = values
@@ -59,7 +41,7 @@ def parse(recipe: str | Path, arguments: Sequence[str]) -> Config:
     """The recipe with command-line arguments on top; --help and --print_config print and raise SystemExit."""
     path = find(recipe)
     given = [word[2:].partition("=")[0] for word in arguments if word.startswith("--")]
-    _check_names([*_names(_read(path)), *given])
+    _check_names([*_names(read(path)), *given])
     parser = _parser()
     words = [word for word in arguments if not word.startswith("--print_config")]
     with _sentences():
@@ -111,50 +93,7 @@ def _sentences() -> Iterator[None]:
         raise ValueError(f"{named[1]} must be {expected(kind)}, got {value}") from error
 
 
-# --- YAML -------------------------------------------------------------------------------------------------------------
-
-
-class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
-    """YAML without what no recipe needs: aliases, which a few lines can unfold into gigabytes, and repeated keys."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
-        if getattr(event, "anchor", None) is not None:
-            raise yaml.composer.ComposerError(None, None, "anchors (&) and aliases (*) are not used", event.start_mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        seen = set()
-        for key, _ in node.value:
-            name = self.construct_object(key, deep=True)
-            if isinstance(name, Hashable) and name in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is given twice", key.start_mark)
-            seen.add(name if isinstance(name, Hashable) else None)
-        return super().construct_mapping(node, deep)
-
-
-def read_yaml(text: str) -> Any:
-    """The value of a YAML text; whatever is wrong with it is a YAMLError of one sentence."""
-    try:
-        return yaml.load(text, Loader=_PlainLoader)
-    except RecursionError as error:
-        raise yaml.YAMLError("it is nested too deeply") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise yaml.YAMLError(f"{error.problem or error.context}{where}") from error
-    except (ValueError, OverflowError) as error:  # a date or a number that is none
-        raise yaml.YAMLError(str(error)) from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        values = read_yaml(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a YAML file of settings: {error}") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold settings, 'name: value' on each line")
-    return values
+# --- names ------------------------------------------------------------------------------------------------------------
 
 
 def _names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ...report import terminal
 from .cases import BATCHES, D, L, N
 from .roofline import GPUS, estimate
 from .survey import Found, relative_to_zoh
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _SEGMENTS = ", in segments"
 _PASSES = {
@@ -35,10 +39,10 @@ stores).
 An estimate from the data sheets and the code above; nothing was measured on a GPU."""
 
 
-def render(found: Sequence[Found]) -> list[Any]:
+def render(found: Sequence[Found]) -> list[Table | str]:
     """Text and tables for rich."""
     dtypes = list(dict.fromkeys(one.case.dtype for one in found))
-    parts: list[Any] = [LEGEND.format(dtypes=", ".join(dtypes), first=dtypes[0]), ""]
+    parts: list[Table | str] = [LEGEND.format(dtypes=", ".join(dtypes), first=dtypes[0]), ""]
     for (target, kernel), group in groupby(_sorted(found), key=lambda one: (one.target, one.case.kernel)):
         parts += [f"{target}, {kernel}", _kernel_table(list(group), found), ""]
     for target, gpu in GPUS.items():
@@ -54,11 +58,9 @@ def _sorted(found: Sequence[Found]) -> list[Found]:
     return sorted(found, key=lambda one: order.index((one.target, one.case.kernel)))
 
 
-def _kernel_table(group: list[Found], found: Sequence[Found]) -> Any:
-    table = _table(
-        *("", "registers", "spills", "shared", "all", "zoh"),
-        *("float", "special", "int", "load", "store"),
-    )
+def _kernel_table(group: list[Found], found: Sequence[Found]) -> Table:
+    header = ("", "registers", "spills", "shared", "all", "zoh", "float", "special", "int", "load", "store")
+    table = terminal.table(header, gap=0)
     for discretization in dict.fromkeys(one.case.discretization for one in group):
         same = [one for one in group if one.case.discretization == discretization]
         first, ratio = same[0], relative_to_zoh(same[0], found)
@@ -76,8 +78,8 @@ def _kernel_table(group: list[Found], found: Sequence[Found]) -> Any:
     return table
 
 
-def _estimate_table(here: list[Found]) -> Any:
-    table = _table("", *_PASSES)
+def _estimate_table(here: list[Found]) -> Table:
+    table = terminal.table(["", *_PASSES], gap=0)
     by_name = {(one.case.kernel, one.case.discretization): one for one in here}
     for discretization in dict.fromkeys(one.case.discretization for one in here if one.case.discretization):
         passes = (
@@ -93,16 +95,6 @@ def _least(launches: list[Found]) -> str:
     estimates = [estimate(GPUS[one.target], one.case, one.code) for one in launches]
     longest = max(estimates, key=lambda e: e.seconds)
     return f"{sum(e.seconds for e in estimates) * 1e6:.1f} {longest.limit}"
-
-
-def _table(*header: str) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, header_style="bold")
-    for number, name in enumerate(header):
-        table.add_column(name, justify="right" if number else "left", no_wrap=True)
-    return table
 
 
 def _number(value: float | None) -> str:

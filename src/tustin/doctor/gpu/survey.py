@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import triton
 
 from ... import __version__
+from ...report.terminal import Report
 from . import cases as vim_tiny
 from .cases import Case
 from .compile import compile_for
 from .inspect import Code, inspect
 from .roofline import GPUS, estimate
-
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, and how many steps of how many are done."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Found:
         return self.code.executed(self.case.passes, kind, once) * self.code.threads / self.case.updates
 
 
-def survey(targets: Sequence[str], cases: Sequence[Case], progress: Progress) -> list[Found]:
+def survey(targets: Sequence[str], cases: Sequence[Case], progress: Report) -> list[Found]:
     """Compile and look into all of them. What Triton has in its cache is not compiled again."""
     found: list[Found] = []
     for target in targets:

@@ -8,20 +8,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..support.files import shortened
+from ..support.names import unknown
+from .arguments import at_least_one, listed
+from .command import Command, UsageError
+from .output import print_drawn, print_json, print_rich
+from .train import RECIPE_HELP, recipe_settings
 
 if TYPE_CHECKING:
+    from ..study import Plan, Study
+    from ..study.runner import Engine
     from ..train import Config
-    from .results import Plan, Study
-    from .runner import Engine
 
-__all__ = ["DETAILS", "SomeRunsFailed", "configure", "run"]
+__all__ = ["COMMAND"]
 
 MOST_SEEDS = 10_000
 """Of a study; more are a mistake."""
 
 
 class SomeRunsFailed(RuntimeError):
-    """The study is done and its report is written, but not all its runs are in it: exit code 3."""
+    """The study is done and its report is written, but not all its runs are in it."""
+
+    exit_code = 3
 
 
 DETAILS = """\
@@ -46,7 +53,7 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s RECIPE [options] [--SETTING VALUE ...]\n       %(prog)s {status,report} DIR [--json]"
-    parser.add_argument("recipe", metavar="RECIPE", help="name of a shipped recipe ('tustin recipes') or a YAML file")
+    parser.add_argument("recipe", metavar="RECIPE", help=RECIPE_HELP)
     _add_options(parser)
     parser.add_argument(
         "words", metavar="--SETTING VALUE", nargs=argparse.REMAINDER, help="what to change in the recipe, for all runs"
@@ -62,7 +69,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--discretizations",
         metavar="A,B",
-        type=_names,
+        type=listed(str),
         help="the rules (default: zoh,foh,bil,pol,hoh,rk4, those of the paper)",
     )
     what.add_argument(
@@ -79,13 +86,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_argument_group("how it runs")
     how.add_argument(
-        "--jobs", metavar="N", type=_at_least_one, help="runs at a time (default: one per GPU, or cores / threads)"
+        "--jobs", metavar="N", type=at_least_one, help="runs at a time (default: one per GPU, or cores / threads)"
     )
     how.add_argument(
         "--threads-per-run",
         metavar="N",
         dest="threads",
-        type=_at_least_one,
+        type=at_least_one,
         help="CPU threads of a run; part of the plan, because the last bits depend on it (default: 1)",
     )
     how.add_argument("--engine", choices=("local", "ray"), default="local", help="where the runs go (default: local)")
@@ -101,16 +108,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--retry-failed", action="store_true", help="try runs again that failed before")
 
 
-def _names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"expected names with commas between them, got {text!r}")
-    return names
-
-
 def _seeds(text: str) -> list[int]:
     try:
-        seeds = [int(part) for part in text.split(",")] if "," in text else range(_at_least_one(text))
+        seeds = [int(part) for part in text.split(",")] if "," in text else range(at_least_one(text))
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"expected a number of seeds or a list such as 3,5, got {shortened(text)}"
@@ -118,12 +118,6 @@ def _seeds(text: str) -> list[int]:
     if len(seeds) > MOST_SEEDS:
         raise argparse.ArgumentTypeError(f"expected at most {MOST_SEEDS} seeds, got {len(seeds)}")
     return list(seeds)
-
-
-def _at_least_one(text: str) -> int:
-    if not (text.isdecimal() and len(text) < 20 and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {shortened(text)}")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -143,8 +137,8 @@ def _run_recipe(args: argparse.Namespace) -> None:
     config = _config(args.recipe, settings)
     if config is None:
         return
-    from . import display
-    from .runner import run_study
+    from ..study import display
+    from ..study.runner import run_study
 
     folder: Path = args.out or Path("runs") / f"study-{Path(args.recipe).stem}"
     plan = _plan(args, config, folder)
@@ -182,10 +176,8 @@ def _parser_like(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _config(recipe: str, settings: list[str]) -> Config | None:
-    from ..cli import UsageError, recipe_settings
-    from ..support.names import unknown
+    from ..study.plan import BY_THE_STUDY
     from ..train import recipes
-    from .plan import BY_THE_STUDY
 
     if not Path(recipe).suffix and recipe not in recipes():
         raise UsageError(unknown("recipe", recipe, [*recipes(), "status", "report"]) + ", or the path of a YAML file")
@@ -197,7 +189,7 @@ def _config(recipe: str, settings: list[str]) -> Config | None:
 
 
 def _plan(args: argparse.Namespace, config: Config, folder: Path) -> Plan:
-    from .plan import Wishes, make_plan
+    from ..study.plan import Wishes, make_plan
 
     names = ("discretizations", "seeds", "baseline", "metric", "level", "threshold", "threads")
     return make_plan(args.recipe, config, folder, Wishes(**{name: getattr(args, name) for name in names}))
@@ -206,10 +198,10 @@ def _plan(args: argparse.Namespace, config: Config, folder: Path) -> Plan:
 def _engine(args: argparse.Namespace, plan: Plan) -> tuple[Engine, str]:
     """Who carries out the runs, and a few words about it."""
     if args.engine == "ray":
-        from .ray_engine import RayEngine
+        from ..study.ray_engine import RayEngine
 
         return RayEngine(plan.threads, args.ray_address), "on Ray"
-    from .local_engine import LocalEngine, default_jobs
+    from ..study.local_engine import LocalEngine, default_jobs
 
     jobs = args.jobs or default_jobs(plan.config["run.device"], plan.threads)
     return LocalEngine(jobs), f"{jobs} at a time"
@@ -222,9 +214,7 @@ def _run_status(args: argparse.Namespace) -> None:
     folder = _folder(args)
     if folder is None:
         return
-    from ..cli import print_json, print_rich
-    from . import status
-    from .results import read_study
+    from ..study import read_study, status
 
     told = status.facts(read_study(folder), folder)
     if args.json:
@@ -237,7 +227,7 @@ def _run_report(args: argparse.Namespace) -> None:
     folder = _folder(args)
     if folder is None:
         return
-    from .results import read_study
+    from ..study import read_study
 
     _tell(read_study(folder), folder, args.json)
 
@@ -257,8 +247,7 @@ def _folder(args: argparse.Namespace) -> Path | None:
 
 def _tell(study: Study, folder: Path, json: bool) -> None:
     """Write the report, print its tables, and say where it is."""
-    from ..cli import print_drawn, print_json
-    from . import report, stats, status
+    from ..study import report, stats, status
 
     files = report.write_report(folder)
     if json:
@@ -266,3 +255,6 @@ def _tell(study: Study, folder: Path, json: bool) -> None:
     else:
         print_drawn(lambda console: report.print_tables(console, stats.analyse(study)))
         print(f"\nreport: {files[0]}")
+
+
+COMMAND = Command("study", "compare discretizations, in pairs of runs", DETAILS, configure, run)

@@ -1,0 +1,111 @@
+"""What a command is, and the parser of them all."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+from .. import __version__
+from ..support.names import unknown
+
+__all__ = ["Command", "UsageError", "parse"]
+
+_EXAMPLES = """\
+examples:
+  tustin train digits --model.discretization bil
+  tustin predict photo.jpg --checkpoint best.safetensors
+  tustin study digits --discretizations zoh,bil --seeds 5
+
+'tustin COMMAND --help' says more about each."""
+
+
+class UsageError(Exception):
+    """The command line itself is wrong."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Command:
+    """One subcommand. What it needs it imports inside `configure` and `run`, so that the others start quickly."""
+
+    name: str
+    summary: str
+    details: str
+    """What `tustin NAME --help` says below the options: what comes out, and examples."""
+    configure: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    """Adds the arguments; called only if this command is the one that was asked for."""
+    run: Callable[[argparse.Namespace], None] | None = None
+    """What it does; a command of commands does nothing by itself but show its help."""
+    commands: Mapping[str, Command] = field(default_factory=dict)
+
+
+def parse(commands: Mapping[str, Command], argv: Sequence[str]) -> argparse.Namespace | None:
+    """The arguments, with what to `run`; None if it was the help or the version that was asked for, and is printed."""
+    asked = _asked_for(commands, argv)
+    shared = _Parser(add_help=False)
+    shared.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser = _Parser(
+        prog="tustin",
+        description="State-space models whose discretization is a part you choose.",
+        epilog=_EXAMPLES,
+        parents=[shared],
+        **_OPTIONS,
+    )
+    parser.add_argument("--version", action="version", version=f"tustin {__version__}")
+    _add_commands(parser, commands, asked, shared)
+    try:
+        return parser.parse_args(argv)
+    except SystemExit:  # argparse has printed; its errors are UsageError
+        return None
+
+
+def _asked_for(commands: Mapping[str, Command], argv: Sequence[str]) -> list[Command]:
+    """The command, and the one of its commands, that these words name."""
+    asked: list[Command] = []
+    for name in (word for word in argv if not word.startswith("-")):
+        if not commands:
+            break
+        if name not in commands:  # argparse would not suggest the nearest
+            raise UsageError(unknown("command", name, list(commands)))
+        asked.append(commands[name])
+        commands = commands[name].commands
+    return asked
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with a mistake raised to `main` instead of printed below five lines of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see '{self.prog} --help')")
+
+
+_OPTIONS: dict[str, Any] = {
+    "formatter_class": partial(argparse.RawDescriptionHelpFormatter, max_help_position=28),
+    "allow_abbrev": False,
+}
+
+
+def _add_commands(
+    parser: argparse.ArgumentParser, commands: Mapping[str, Command], asked: Sequence[Command], shared: _Parser
+) -> None:
+    parser.set_defaults(run=lambda args: parser.print_help())
+    added = parser.add_subparsers(metavar="COMMAND", title="commands")
+    for command in commands.values():
+        subparser = added.add_parser(
+            command.name,
+            help=command.summary,
+            description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+            epilog=command.details,
+            parents=[shared],
+            **_OPTIONS,
+        )
+        if command in asked:
+            command.configure(subparser)
+        if command.commands:
+            _add_commands(subparser, command.commands, asked, shared)
+        else:
+            subparser.set_defaults(run=command.run)

@@ -1,0 +1,56 @@
+"""`tustin eval`: what a checkpoint reaches on held-out images."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from .arguments import at_least_one, zero_or_more
+from .command import Command
+from .output import print_json, print_rich
+
+__all__ = ["COMMAND"]
+
+DETAILS = """\
+examples:
+  tustin eval runs/digits-bil-0/best.safetensors
+  tustin eval best.safetensors --data.name folder --data.path photos --json"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="a file of 'tustin train' or tustin.save")
+    where = parser.add_argument_group("data", "by default those that it was trained on")
+    kinds = ("digits", "cifar10", "cifar100", "folder", "ade20k", "masks", "coco")
+    where.add_argument("--data.name", dest="data_name", choices=kinds, help="which data; with a path, a folder")
+    where.add_argument("--data.path", dest="data_path", metavar="FOLDER", help="where they are")
+    where.add_argument(
+        "--data.skip_corrupt", dest="skip_corrupt", action="store_true", help="skip images that cannot be read"
+    )
+    parser.add_argument(
+        "--segmentation.window", dest="window", choices=("whole", "slide"), help="by default as in training"
+    )
+    parser.add_argument("--batch-size", type=at_least_one, help="images at once (default: 128 to classify, or else 8)")
+    parser.add_argument("--workers", type=zero_or_more, default=0, help="processes that load images (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    from ..train import display
+    from ..train.evaluation import evaluate_checkpoint
+
+    settings = {"segmentation.window": args.window} if args.window else {}
+    result = evaluate_checkpoint(
+        args.checkpoint, args.data_name, args.data_path, args.skip_corrupt, args.batch_size, args.workers, settings
+    )
+    if args.json:
+        print_json(result)
+    else:
+        metrics = ", ".join(display.metrics_text(result["metrics"]))
+        print(f"{result['checkpoint']}, {result['discretization']}: {metrics} ({result['samples']} images)")
+        if "box_ap75" in result["metrics"]:
+            from ..train import average_precision
+
+            print_rich(lambda width: [average_precision.table(result["metrics"])])
+
+
+COMMAND = Command("eval", "measure a checkpoint on held-out images", DETAILS, configure, run)

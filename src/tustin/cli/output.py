@@ -1,0 +1,44 @@
+"""What commands print: JSON for programs, text and tables for people."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..report import terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["as_json", "print_drawn", "print_json", "print_rich"]
+
+
+def print_json(facts: object) -> None:
+    """Strict JSON: a number that is not finite becomes the string "inf", "-inf" or "nan", which `float` reads back."""
+    print(as_json(facts, utf8=(sys.stdout.encoding or "").lower().replace("-", "") == "utf8"))
+
+
+def as_json(facts: object, *, utf8: bool) -> str:
+    """The text of `print_json`; where the letters of all languages cannot be written, they are escaped."""
+    return json.dumps(_finite(facts), indent=2, ensure_ascii=not utf8, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def print_rich(render: Callable[[int], Sequence[Any]]) -> None:
+    """Tables and text for the width of the terminal; plain where the output is not one."""
+    print_drawn(lambda console: console.print(*render(console.width), sep="\n"))
+
+
+def print_drawn(draw: Callable[[Console], None]) -> None:
+    """What is drawn on a console of rich."""
+    sys.stdout.write(terminal.drawn(draw))

@@ -1,0 +1,62 @@
+"""`tustin train`: a run by a recipe, with settings on top."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from .command import Command, UsageError
+
+if TYPE_CHECKING:
+    from ..train import Config
+
+__all__ = ["COMMAND", "RECIPE_HELP", "recipe_settings"]
+
+DETAILS = """\
+The output folder gets checkpoints, metrics.jsonl (a line an epoch) and summary.json. The same command again continues
+where the last one stopped, however that was. Under torchrun or accelerate launch it uses all their processes.
+
+examples:
+  tustin train digits
+  tustin train digits --model.discretization zoh --seed 1 --epochs 5
+  tustin train cifar100 --data.path data --out runs/cifar
+  tustin train digits --help
+  tustin train digits --print_config > mine.yaml
+  torchrun --nproc_per_node 4 -m tustin train imagenet-vim-tiny --data.path imagenet"""
+
+RECIPE_HELP = "name of a shipped recipe ('tustin recipes') or a YAML file"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", metavar="RECIPE", help=RECIPE_HELP)
+    parser.add_argument(
+        "settings", metavar="--SETTING VALUE", nargs=argparse.REMAINDER, help="what to change; RECIPE --help lists all"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    config = recipe_settings(args.recipe, args.settings)
+    if config is None:
+        return
+    from ..train import display, train
+
+    summary = train(config, display=display.for_this_output())
+    best = ", ".join(display.metrics_text(summary["best"]))
+    if int(os.environ.get("RANK", "0")) == 0:
+        print(f"best epoch {summary['best_epoch']}: {best}; {summary['train_seconds']:.1f} s; {config.out}")
+
+
+def recipe_settings(recipe: str, words: list[str]) -> Config | None:
+    """The recipe with what the command line changes; None if it only asked to print something."""
+    from ..train import settings
+
+    try:
+        return settings.parse(recipe, [word for word in words if word != "--debug"])
+    except SystemExit:  # --help or --print_config has printed
+        return None
+    except (argparse.ArgumentError, ValueError, FileNotFoundError) as error:
+        raise UsageError(str(error)) from error
+
+
+COMMAND = Command("train", "train a model by a recipe, or continue a run", DETAILS, configure, run)
