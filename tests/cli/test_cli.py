@@ -1,5 +1,6 @@
 """The command line as a user meets it: what it prints, what it refuses, and how it ends."""
 
+import argparse
 import json
 import math
 import os
@@ -102,6 +103,17 @@ def test_help_documents_how_json_writes_infinity(capsys):
     assert '"inf" or "-inf"' in capsys.readouterr().out
 
 
+def test_lists_have_commas_between_their_items():
+    """One way to write a list: no option takes several words."""
+    commands = [command for top in COMMANDS.values() for command in (top, *top.commands.values())]
+    assert len(commands) > len(COMMANDS)
+    for command in commands:
+        parser = argparse.ArgumentParser()
+        command.configure(parser)
+        for action in parser._actions:
+            assert not action.option_strings or action.nargs in (None, 0, "?"), (command.name, action.option_strings)
+
+
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"tustin {__version__}\n"
@@ -110,7 +122,7 @@ def test_version(capsys):
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["metods"], ["'metods'", "did you mean 'discretizations'", "doctor"]),
+        (["discretisation"], ["'discretisation'", "did you mean 'discretizations'", "doctor"]),
         (["--debug", "docter"], ["did you mean 'doctor'"]),
         (["xyzzy"], ["'xyzzy'", "discretizations, doctor"]),
         (["discretizations", "--jsn"], ["--jsn", "--help"]),
@@ -275,7 +287,7 @@ def test_script_prints_plain_text_into_a_pipe():
 
 
 def test_script_exits_with_the_code_and_without_traceback():
-    done = run_script("metods")
+    done = run_script("discretize")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
 

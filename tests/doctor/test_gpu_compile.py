@@ -216,7 +216,7 @@ def few_cases(conv_cases: list[Any], monkeypatch: pytest.MonkeyPatch) -> list[An
 
 
 def test_json_has_all_that_was_found(few_cases: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--gpu-compile", "sm_80", "gfx942", "sm_80", "--json"]) == 0
+    assert main(["doctor", "--gpu-compile", "sm_80,gfx942,sm_80", "--json"]) == 0
     out, err = capsys.readouterr()
     told = json.loads(out)
     assert "tustin doctor: compiling for sm_80, 0 of 8 done" in err

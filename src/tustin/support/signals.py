@@ -64,7 +64,7 @@ def is_command() -> bool:
     """Whether this process was started as `tustin` or `python -m tustin`."""
     name = sys.argv[0] if sys.argv else ""
     if name == "-m":  # as long as Python looks for the module
-        return sys.orig_argv[sys.orig_argv.index("-m") + 1] in ("tustin", "tustin.cli")
+        return sys.orig_argv[sys.orig_argv.index("-m") + 1] == "tustin"
     return PurePath(name).name == "tustin"
 
 
