@@ -47,7 +47,7 @@ def ours(discretization: str) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("step", [1e-3, 0.1, 0.4, 3.0])
 def test_zoh_matrices(step: float) -> None:
     """Ā and B̄ are those of `cont2discrete`, which takes the matrix exponential."""
-    Ad, Bd, *_ = scipy.signal.cont2discrete(CONTINUOUS, step, discretization="zoh")
+    Ad, Bd, *_ = scipy.signal.cont2discrete(CONTINUOUS, step, method="zoh")
     A_bar, B_bar = discretize(tensor(RATES), tensor(INPUT), step, "zoh")
     assert_close(A_bar, tensor(np.diagonal(Ad)))
     assert_close(B_bar, tensor(Bd[:, 0]))
@@ -93,7 +93,7 @@ def test_bilinear_transfer_function() -> None:
 
 def test_bilinear_poles_dc_gain_and_state_matrix() -> None:
     """Not affected by the averaging: α, the poles, and the gain for a constant are those of scipy."""
-    Ad, Bd, Cd, Dd, _ = scipy.signal.cont2discrete(CONTINUOUS, STEP, discretization="bilinear")
+    Ad, Bd, Cd, Dd, _ = scipy.signal.cont2discrete(CONTINUOUS, STEP, method="bilinear")
     alpha, beta = discretize(tensor(RATES), tensor(INPUT), STEP, "bil")
     assert_close(alpha, tensor(np.diagonal(Ad)))
     assert_close(beta, tensor(Bd[:, 0]))  # scipy puts the rest, ½(1 + α)·C and ½Δ·CB/(1 − z/2), into Cd and Dd
@@ -105,5 +105,5 @@ def test_bilinear_poles_dc_gain_and_state_matrix() -> None:
 def test_bilinear_scan_of_averaged_input_is_scipys_response() -> None:
     """The same in time: fed ½(u_k + u_{k−1}), our scan returns what `dlsim` of Tustin's system returns for u."""
     u = np.random.default_rng(1).standard_normal(40)
-    _, y, _ = scipy.signal.dlsim(scipy.signal.cont2discrete(CONTINUOUS, STEP, discretization="bilinear"), u)
+    _, y, _ = scipy.signal.dlsim(scipy.signal.cont2discrete(CONTINUOUS, STEP, method="bilinear"), u)
     assert_close(scan((u + np.append(0.0, u[:-1])) / 2, "bil"), tensor(y[:, 0]))
