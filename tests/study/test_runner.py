@@ -83,7 +83,7 @@ def test_a_run_that_diverges_is_a_result(tmp_path):
 
 
 def test_what_would_fail_every_run_ends_the_study(tmp_path):
-    settings = {"data.name": "folder", "data.path": str(tmp_path / "nowhere")}
+    settings = {"data.name": "folder", "data.path": str(tmp_path / "nowhere"), "augment.shift": 0}
     with pytest.raises(RuntimeError, match=r"^zoh, seed 0: there is no folder .*nowhere"):
         study(tmp_path / "study", settings=settings)
     assert read_study(tmp_path / "study").results == []
