@@ -50,19 +50,19 @@ sanitize: $(READY)
 	@$(MAKE) --no-print-directory -j2 build/sanitize/_native.so
 	export LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 TUSTIN_NATIVE_LIBRARY=build/sanitize/_native.so; \
-	$(BIN)/python -c "from tustin import native; native.library()" && \
+	$(BIN)/python -c "from tustin.ops import native; native.library()" && \
 	$(BIN)/python -m pytest -q -k "mamba or bil or conv or rowwise" \
 	  tests/ops/scan/test_native_accuracy.py tests/ops/conv/test_conv.py tests/ops/rowwise/test_rowwise.py
 
 # The code for AVX-512's registers on a CPU that need not have them: the compiler takes two of AVX2's for each.
-HAS_V3 := $(BIN)/python -c "from tustin import native; native.set_cpu_level('v3')" 2>/dev/null
+HAS_V3 := $(BIN)/python -c "from tustin.ops import native; native.set_cpu_level('v3')" 2>/dev/null
 V3 := -march=x86-64-v3 -DTUSTIN_LEVEL=v3 '-DTUSTIN_LEVELS(X)=X(v3)'
 $(eval $(call library,wide,$(CXX),-O1 $(V3) -DTUSTIN_REGISTER_BYTES=64))
 wide: $(READY)
 	@if ! $(HAS_V3); then echo "wide registers were not tested: that needs a CPU with AVX2"; exit 0; fi; \
 	$(MAKE) --no-print-directory -j2 build/wide/_native.so && \
 	export TUSTIN_NATIVE_LIBRARY=build/wide/_native.so && \
-	$(BIN)/python -c "from tustin import native; native.library()" && \
+	$(BIN)/python -c "from tustin.ops import native; native.library()" && \
 	$(BIN)/python -m pytest -q -n auto tests/ops/scan tests/ops/conv tests/ops/rowwise -k "native or bits or conv or rowwise"
 
 # The same source for ARM, run in an emulator: every result must have the bits that it has on this machine.

@@ -11,8 +11,7 @@ import torch
 
 from tests.programs import TO_TEST_IT
 from tustin import DISCRETIZATIONS
-from tustin.ops import accelerator
-from tustin.ops.scan import backends
+from tustin.ops import accelerator, dispatch
 
 # The same examples every run and no deadline: a red test is red for a reason, not for a busy machine.
 hypothesis.settings.register_profile("tustin", deadline=None, derandomize=True, database=None, max_examples=25)
@@ -53,7 +52,7 @@ def own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 def no_triton(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine on which Triton is not installed."""
     monkeypatch.setattr(accelerator.importlib.util, "find_spec", lambda name: None)
-    answers = accelerator.triton_missing, backends._chosen
+    answers = accelerator.triton_missing, dispatch._chosen
     for answer in answers:
         answer.cache_clear()
     yield

@@ -14,7 +14,7 @@ import sklearn.datasets  # noqa: F401, imported once and not in every process, l
 import torch
 
 import tustin.study.runner
-import tustin.train.classification  # noqa: F401
+import tustin.train.tasks.classification  # noqa: F401
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([__name__])

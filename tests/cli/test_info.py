@@ -17,13 +17,13 @@ TINY = "vim_tiny_patch16_224"
 def test_info_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     facts = told(capsys, "info", TINY, "--batch-size", 1)
     assert facts["model"] == TINY
-    assert facts["discretization"] == "bil"
+    assert facts["discretization"] == "mamba"
     assert facts["parameters"]["total"] == PARAMETERS[TINY]
     assert facts["tokens"] == 197
     assert facts["flops"]["in_proj"] == 24 * 2 * 197 * 192 * 768
     assert facts["flops"]["head"] == 2 * 192 * 1000
     assert facts["flops"]["total"] == sum(facts["flops"].values()) - facts["flops"]["total"]
-    assert facts["flops"]["scan"] == facts["scan_flops"]["bil"] == 24 * 2 * 197 * 384 * (16 * 12 + 11)
+    assert facts["flops"]["scan"] == facts["scan_flops"]["mamba"] == 24 * 2 * 197 * 384 * (16 * 8 + 11)
     eight = told(capsys, "info", TINY)
     assert eight["batch_size"] == 8
     assert eight["memory"]["activations_training"] == 8 * facts["memory"]["activations_training"]

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tustin import DISCRETIZATIONS, doctor
 from tustin.doctor.report import render
-from tustin.ops.scan.backends import BACKENDS
+from tustin.ops.scan import BACKENDS
 
 V1 = {"fpu", "lm", "sse", "sse2", "fxsr", "cmov"}
 V2 = V1 | {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}
@@ -125,7 +125,7 @@ def test_a_driver_that_does_not_fit_is_the_reason(monkeypatch):
 
 
 def test_missing_backend_says_why(with_backend):
-    with_backend(missing=lambda: "not compiled; run make", scan=lambda: None)
+    with_backend(missing=lambda: "not compiled; run make")
     facts = doctor.collect()
     assert of_extra(facts)["missing_because"] == "not compiled; run make"
     assert "extra" not in facts["auto"]["cpu"].values()
@@ -133,11 +133,11 @@ def test_missing_backend_says_why(with_backend):
 
 
 def test_auto_may_differ_by_discretization(with_backend, monkeypatch):
-    def choose(name, device, discretization):
+    def choose(operator, name, device, discretization):
         warnings.warn("slow", stacklevel=1)  # the table tells it; twice would be noise
         return "extra" if discretization.name == "bil" else "reference"
 
-    with_backend(scan=lambda: None)
+    with_backend()
     monkeypatch.setattr(doctor, "choose", choose)
     facts = doctor.collect()
     assert facts["auto"]["cpu"] == {name: "extra" if name == "bil" else "reference" for name in DISCRETIZATIONS}

@@ -17,7 +17,7 @@ import tustin
 from tests.data.masked_shapes import write_masked_shapes
 from tustin.data.shapes import write_shapes
 from tustin.models import Detector, Segmenter, describe
-from tustin.models.weights import digest
+from tustin.models.checkpoint.reading import digest
 
 from .harness import cases, check
 from .mutations import VALUES, mutated_bytes, mutated_value

@@ -50,7 +50,7 @@ def test_each_model(name: str) -> None:
     assert logits.shape == (1, model.num_classes) == (1, model.default_cfg["num_classes"])
     F.cross_entropy(logits, torch.tensor([3])).backward()
     assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
-    assert model.config["discretization"] == "bil"
+    assert model.config["discretization"] == "mamba"
     assert model.get_submodule(model.pretrained_cfg["first_conv"]) is model.patch_embed.proj
     assert model.get_submodule(model.pretrained_cfg["classifier"]) is model.get_classifier()
 

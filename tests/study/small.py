@@ -13,7 +13,7 @@ from tustin.study.plan import Wishes, make_plan
 from tustin.study.results import Study
 from tustin.study.runner import Engine, run_study
 from tustin.support.signals import StopRequest
-from tustin.train import load
+from tustin.train import load_recipe
 
 SETTINGS = {name: value for name, value in SMALL.items() if name != "run.threads"}
 DISCRETIZATIONS = ["zoh", "bil"]
@@ -52,7 +52,7 @@ def study(
     **wishes: Any,
 ) -> Study:
     """Carry out a small study: two rules, two seeds, two epochs of digits."""
-    config = load("digits", SETTINGS | (settings or {}))
+    config = load_recipe("digits", SETTINGS | (settings or {}))
     plan = make_plan("digits", config, folder, Wishes(**{"discretizations": DISCRETIZATIONS, "seeds": SEEDS, **wishes}))
     return run_study(plan, config, folder, engine or Here(), display, keep, retry_failed)
 

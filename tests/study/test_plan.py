@@ -6,15 +6,15 @@ import pytest
 
 from tustin.data.batches import Order, training_batches
 from tustin.study.plan import PAPER_DISCRETIZATIONS, Wishes, config_of, make_plan
-from tustin.train import load
-from tustin.train.classification import Classification
+from tustin.train import load_recipe
+from tustin.train.tasks.classification import Classification
 
 from .small import SETTINGS
 
 
 def first_sight(discretization, seed):
     """The weights with which a run starts and the first images that it sees."""
-    config = load("digits", SETTINGS)
+    config = load_recipe("digits", SETTINGS)
     plan = make_plan("digits", config, Path("nowhere"), Wishes())
     task = Classification(config_of(plan, config, Path("nowhere"), discretization, seed))
     batch = next(training_batches(task.train_data, Order(len(task.train_data), 64, seed), 0, 1))
@@ -31,7 +31,9 @@ def test_runs_of_a_seed_start_alike_and_see_the_same():
 
 
 def test_an_unfinished_study_is_balanced():
-    plan = make_plan("digits", load("digits"), Path("nowhere"), Wishes(discretizations=["zoh", "bil"], seeds=[4, 2]))
+    plan = make_plan(
+        "digits", load_recipe("digits"), Path("nowhere"), Wishes(discretizations=["zoh", "bil"], seeds=[4, 2])
+    )
     assert plan.runs() == [("zoh", 4), ("bil", 4), ("zoh", 2), ("bil", 2)]
 
 
@@ -50,4 +52,4 @@ def test_an_unfinished_study_is_balanced():
 )
 def test_a_plan_that_makes_no_sense_is_refused(wishes, words):
     with pytest.raises(ValueError, match=words):
-        make_plan("digits", load("digits"), Path("nowhere"), Wishes(**wishes))
+        make_plan("digits", load_recipe("digits"), Path("nowhere"), Wishes(**wishes))

@@ -28,7 +28,7 @@ from tustin.study.tables import (
 )
 from tustin.study.texts import as_latex, as_markdown, escape_latex
 from tustin.study.wording import headline, limits
-from tustin.train import METRICS, load
+from tustin.train import METRICS, load_recipe
 
 from .studies import ENVIRONMENT, PAPER_DISCRETIZATIONS, done, failed, plan, study, with_gains, write
 
@@ -281,7 +281,7 @@ def test_settings_are_shown_as_they_were_given() -> None:
 
 @pytest.mark.parametrize("recipe", PAPER)
 def test_the_papers_figures_belong_to_a_recipe_and_its_metrics(recipe: str) -> None:
-    load(recipe)
+    load_recipe(recipe)
     for row in PAPER[recipe].rows.values():
         assert row.metrics.keys() <= METRICS.keys()
     assert tuple(PAPER[recipe].rows) == PAPER_DISCRETIZATIONS

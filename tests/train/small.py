@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tustin.train import Config, load
+from tustin.train import Config, load_recipe
 
 SMALL: dict[str, Any] = {
     "epochs": 2,
@@ -20,7 +20,7 @@ SMALL: dict[str, Any] = {
 def small(out: Path, **changes: Any) -> Config:
     """The recipe `digits` made small; a change's name has two underscores where a setting's has a dot."""
     named = {name.replace("__", "."): value for name, value in changes.items()}
-    return load("digits", {**SMALL, "out": str(out), **named})
+    return load_recipe("digits", {**SMALL, "out": str(out), **named})
 
 
 def weights(folder: Path, name: str = "last") -> bytes:

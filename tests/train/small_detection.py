@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tustin.train import Config, load
+from tustin.train import Config, load_recipe
 
 SMALL: dict[str, Any] = {
     "updates": 6,
@@ -27,4 +27,4 @@ SMALL: dict[str, Any] = {
 def small(data: Path, out: Path, **changes: Any) -> Config:
     """The recipe `coco-tiny-cpu` made small; a change's name has two underscores where a setting's has a dot."""
     named = {name.replace("__", "."): value for name, value in changes.items()}
-    return load("coco-tiny-cpu", {**SMALL, "data.path": str(data), "out": str(out), **named})
+    return load_recipe("coco-tiny-cpu", {**SMALL, "data.path": str(data), "out": str(out), **named})

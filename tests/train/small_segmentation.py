@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tustin.train import Config, load
+from tustin.train import Config, load_recipe
 
 SETTINGS: dict[str, Any] = {
     "updates": 4,
@@ -36,4 +36,4 @@ SETTINGS: dict[str, Any] = {
 def small_segmentation(data: Path, out: Path, **changes: Any) -> Config:
     """The recipe `ade20k-vim-tiny` made small, for the shapes in `data`; see `small.small` for the names of changes."""
     named = {name.replace("__", "."): value for name, value in changes.items()}
-    return load("ade20k-vim-tiny", {**SETTINGS, "data.path": str(data), "out": str(out), **named})
+    return load_recipe("ade20k-vim-tiny", {**SETTINGS, "data.path": str(data), "out": str(out), **named})

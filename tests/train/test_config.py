@@ -11,33 +11,33 @@ import pytest
 from tustin.cli import main
 from tustin.models import VisionMamba
 from tustin.support.ranges import range_of
-from tustin.train import load, recipes, train
-from tustin.train.checks import AUGMENT_SETTINGS, DATA_SETTINGS, SETTING_OF
-from tustin.train.classification import open_data
+from tustin.train import TASKS, load_recipe, recipes, train
+from tustin.train.checks import SETTING_OF
 from tustin.train.config import AugmentConfig, Config, DataConfig, keys, kinds
 from tustin.train.settings import parse
+from tustin.train.tasks import DATA_SETS
 
 from .small import small
 
 
 def test_settings_go_on_top_of_the_recipe():
-    config = load("digits", {"model.discretization": "zoh", "model.args.depth": 2, "seed": 3})
+    config = load_recipe("digits", {"model.discretization": "zoh", "model.args.depth": 2, "seed": 3})
     assert (config.model.discretization, config.model.args["depth"], config.seed) == ("zoh", 2, 3)
     assert config.out == "runs/digits-zoh-3"
-    assert load("digits").model.args.get("depth") != 2
+    assert load_recipe("digits").model.args.get("depth") != 2
 
 
 def test_command_line_and_python_agree():
     words = ["--model.discretization", "zoh", "--optim.base_lr=0.5", "--optim.clip", "null", "--model.args.depth", "2"]
     settings = {"model.discretization": "zoh", "optim.base_lr": 0.5, "optim.clip": None, "model.args.depth": 2}
-    assert parse("digits", words) == load("digits", settings)
+    assert parse("digits", words) == load_recipe("digits", settings)
 
 
 def test_recipe_from_a_file(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("epochs: 7\noptim: {batch_size: 32}\n")
-    config = load(file)
-    assert (config.epochs, config.optim.batch_size, config.out) == (7, 32, "runs/mine-bil-0")
+    config = load_recipe(file)
+    assert (config.epochs, config.optim.batch_size, config.out) == (7, 32, "runs/mine-mamba-0")
     assert config.optim.lr == config.optim.base_lr * 32 / 512
 
 
@@ -55,7 +55,7 @@ def test_print_config_can_be_loaded(capsys, tmp_path):
     with pytest.raises(SystemExit):
         parse("digits", ["--epochs", "3", "--print_config"])
     (tmp_path / "digits.yaml").write_text(capsys.readouterr().out)
-    assert load(tmp_path / "digits.yaml") == load("digits", {"epochs": 3})
+    assert load_recipe(tmp_path / "digits.yaml") == load_recipe("digits", {"epochs": 3})
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,13 @@ def test_print_config_can_be_loaded(capsys, tmp_path):
 def test_unknown_setting_suggests_the_nearest(tmp_path, key, nearest):
     message = f"unknown setting '{key}' .did you mean '{nearest}'"
     with pytest.raises(ValueError, match=message):
-        load("digits", {key: 1})
+        load_recipe("digits", {key: 1})
     with pytest.raises(ValueError, match=message):
         parse("digits", [f"--{key}", "1"])
     group, _, name = key.rpartition(".")
     (tmp_path / "bad.yaml").write_text(f"{group}:\n  {name}: 1\n" if group else f"{name}: 1\n")
     with pytest.raises(ValueError, match=message):
-        load(tmp_path / "bad.yaml")
+        load_recipe(tmp_path / "bad.yaml")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_unknown_setting_suggests_the_nearest(tmp_path, key, nearest):
 )
 def test_senseless_values(settings, message):
     with pytest.raises(ValueError, match=message):
-        load("digits", settings)
+        load_recipe("digits", settings)
 
 
 def numbers():
@@ -135,7 +135,7 @@ def test_ranges_are_in_the_help(capsys):
 def test_the_arguments_of_the_model_cannot_override_a_setting(name, capsys):
     message = f"model.args may not hold '{name}', which has a setting of its own: {SETTING_OF[name]}"
     with pytest.raises(ValueError, match=message):
-        load("digits", {"model.args": {name: "zoh"}})
+        load_recipe("digits", {"model.args": {name: "zoh"}})
     for command in (["train", "digits"], ["study", "digits", "--discretizations", "zoh,bil"]):
         assert main([*command, f"--model.args.{name}", "zoh"]) == 2
         assert message in capsys.readouterr().err
@@ -144,7 +144,7 @@ def test_the_arguments_of_the_model_cannot_override_a_setting(name, capsys):
 def test_model_args_hold_every_other_argument():
     arguments = set(inspect.signature(VisionMamba).parameters)
     assert set(SETTING_OF) - {"pretrained", "checkpoint_path", "allow_other_discretization"} <= arguments
-    config = load("digits", {"model.args": {name: VISION_MAMBA[name] for name in arguments - set(SETTING_OF)}})
+    config = load_recipe("digits", {"model.args": {name: VISION_MAMBA[name] for name in arguments - set(SETTING_OF)}})
     assert set(config.model.args) == arguments - set(SETTING_OF)
 
 
@@ -152,8 +152,8 @@ VISION_MAMBA = {name: one.default for name, one in inspect.signature(VisionMamba
 
 IGNORED = [
     (data, f"{group}.{name}")
-    for group, table, of in (("data", DATA_SETTINGS, DataConfig), ("augment", AUGMENT_SETTINGS, AugmentConfig))
-    for data, read in table.items()
+    for data, kind in DATA_SETS.items()
+    for group, read, of in (("data", kind.settings, DataConfig), ("augment", kind.augment, AugmentConfig))
     for name in dataclasses.asdict(of())
     if name not in read and name != "name"
 ]
@@ -173,13 +173,13 @@ NOT_USUAL = {
     "augment.cutmix": 0.5,
     "augment.shift": 1,
 }
-TASKS = {"coco": "detection", "masks": "segmentation", "ade20k": "segmentation"}
 
 
 @pytest.mark.parametrize(("data", "key"), IGNORED)
 def test_settings_without_effect_are_refused(data, key):
     augment = AugmentConfig(crop="none", flip=0) if data == "digits" else AugmentConfig()
-    config = Config(task=TASKS.get(data, "classification"), data=DataConfig(name=data), augment=augment)
+    task = next(task.name for task in TASKS.values() if data in task.data)
+    config = Config(task=task, data=DataConfig(name=data), augment=augment)
     group, _, name = key.rpartition(".")
     setattr(config.get(group), name, NOT_USUAL[key])
     with pytest.raises(ValueError, match=f"{key} has no effect on {data}: it must be"):
@@ -188,24 +188,24 @@ def test_settings_without_effect_are_refused(data, key):
 
 def test_settings_without_effect_on_a_task():
     with pytest.raises(ValueError, match=r"optim\.smoothing has no effect on detection"):
-        load("coco-tiny-cpu", {"optim.smoothing": 0.2})
+        load_recipe("coco-tiny-cpu", {"optim.smoothing": 0.2})
     with pytest.raises(ValueError, match=r"augment\.color_jitter has no effect on images with augment\.auto"):
-        load("cifar100", {"augment.color_jitter": 0.4})
+        load_recipe("cifar100", {"augment.color_jitter": 0.4})
     with pytest.raises(ValueError, match=r"digits has 10 classes, data\.num_classes is 3"):
-        open_data(load("digits", {"data.num_classes": 3}).data, training=True)
+        TASKS["classification"].open_data(load_recipe("digits", {"data.num_classes": 3}).data, training=True)
 
 
 def test_scales_in_their_order():
     with pytest.raises(ValueError, match=r"detection\.min_scale 1\.6 is above detection\.max_scale 1\.5"):
-        load("coco-tiny-cpu", {"detection.min_scale": 1.6})
+        load_recipe("coco-tiny-cpu", {"detection.min_scale": 1.6})
 
 
 def test_automatic_augmentation_that_does_not_exist():
     for policy in ("rand-m9-mstd0.5-inc1", "original", "augmix-m5-w4", "3a"):
-        assert load("cifar100", {"augment.auto": policy}).augment.auto == policy
+        assert load_recipe("cifar100", {"augment.auto": policy}).augment.auto == policy
     for policy in ("nonsense", "rand-q9", ""):
         with pytest.raises(ValueError, match=r"augment\.auto must be a policy of timm such as rand-m9"):
-            load("cifar100", {"augment.auto": policy})
+            load_recipe("cifar100", {"augment.auto": policy})
 
 
 def test_mixup_needs_pairs(tmp_path):
@@ -239,7 +239,7 @@ def test_yaml_that_no_recipe_needs(tmp_path, capsys, text, why):
     file = tmp_path / "bad.yaml"
     file.write_text(text)
     with pytest.raises(ValueError, match=rf"bad\.yaml is not a YAML file of settings: .*{why}"):
-        load(file)
+        load_recipe(file)
     for command in (["train", str(file)], ["study", str(file)]):
         assert main(command) == 2
         err = capsys.readouterr().err
@@ -265,15 +265,15 @@ def test_values_of_the_wrong_kind():
 
 def test_unknown_recipe_and_missing_file(tmp_path):
     with pytest.raises(ValueError, match=r"unknown recipe 'digts' .did you mean 'digits'"):
-        load("digts")
+        load_recipe("digts")
     with pytest.raises(FileNotFoundError, match=r"no recipe file .*mine\.yaml"):
-        load(tmp_path / "mine.yaml")
+        load_recipe(tmp_path / "mine.yaml")
     (tmp_path / "list.yaml").write_text("- 1\n")
     with pytest.raises(ValueError, match="must hold settings"):
-        load(tmp_path / "list.yaml")
+        load_recipe(tmp_path / "list.yaml")
     (tmp_path / "broken.yaml").write_text("a: [1\n")
     with pytest.raises(ValueError, match="is not a YAML file"):
-        load(tmp_path / "broken.yaml")
+        load_recipe(tmp_path / "broken.yaml")
 
 
 def test_output_folder_is_needed():
@@ -283,7 +283,7 @@ def test_output_folder_is_needed():
 
 def test_every_recipe_loads():
     for name in recipes():
-        assert isinstance(load(name), Config)
+        assert isinstance(load_recipe(name), Config)
 
 
 def test_every_recipe_is_documented():

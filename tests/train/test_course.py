@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tustin.support.signals import Interrupted
-from tustin.train import load, train
+from tustin.train import load_recipe, train
 from tustin.train.course import Course
 
 from .small import small, weights
@@ -17,10 +17,12 @@ def records(out):
 
 
 def test_epochs_and_updates():
-    in_epochs = Course.of(load("digits", {"epochs": 3, "optim.warmup_epochs": 2}), batches=10)
+    in_epochs = Course.of(load_recipe("digits", {"epochs": 3, "optim.warmup_epochs": 2}), batches=10)
     assert in_epochs == Course(updates=30, epoch=10, record_every=10, warmup=20)
     settings = {"updates": 25, "optim.warmup_updates": 4, "run.eval_updates": 7}
-    assert Course.of(load("digits", settings), batches=10) == Course(updates=25, epoch=10, record_every=7, warmup=4)
+    assert Course.of(load_recipe("digits", settings), batches=10) == Course(
+        updates=25, epoch=10, record_every=7, warmup=4
+    )
 
 
 def test_what_is_left_at_the_end_gets_a_record_of_its_own():
@@ -70,4 +72,4 @@ def test_linear_schedule_after_a_warm_up_in_updates(tmp_path):
 @pytest.mark.parametrize("name", ["updates", "run.eval_updates"])
 def test_none_is_not_a_number_of_updates(name):
     with pytest.raises(ValueError, match=f"{name} must be a whole number from 1 to .*, got 0"):
-        load("digits", {name: 0})
+        load_recipe("digits", {name: 0})

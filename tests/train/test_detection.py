@@ -18,8 +18,8 @@ from tustin.data.coco import coco
 from tustin.data.rle import decode
 from tustin.data.shapes import write_shapes
 from tustin.support.signals import Interrupted
-from tustin.train import RunFolder, load, train
-from tustin.train.detection import Detection, DetectionMeter
+from tustin.train import RunFolder, load_recipe, train
+from tustin.train.tasks.detection import Detection, DetectionMeter
 
 from .small import weights
 from .small_detection import SMALL, small
@@ -97,7 +97,7 @@ def test_workers_do_not_change_the_bits(shapes, run, tmp_path):
 def test_two_processes_evaluate_what_one_does(shapes, tmp_path):
     """With a learning rate of 0 both have the same model; images without objects are among what is trained on."""
     still = {"optim.base_lr": 0.0, "optim.warmup_lr": 0.0, "updates": 4, "run.eval_updates": 4}
-    train(load("coco-tiny-cpu", {**SMALL, **still, "data.path": str(shapes), "out": str(tmp_path / "one")}))
+    train(load_recipe("coco-tiny-cpu", {**SMALL, **still, "data.path": str(shapes), "out": str(tmp_path / "one")}))
     words = [
         f"--{key}={json.dumps(value) if isinstance(value, dict) else value}"
         for key, value in {**SMALL, **still, "data.path": shapes, "out": tmp_path / "two", "run.device": "auto"}.items()
@@ -204,7 +204,7 @@ def test_halves_must_have_the_same_categories(tmp_path):
 
 @pytest.mark.parametrize(("name", "width"), [("coco-vim-tiny", 192), ("coco-vim-small", 384)])
 def test_recipe_has_the_papers_settings(shapes, tmp_path, name, width):
-    recipe = load(name)
+    recipe = load_recipe(name)
     assert recipe.task == "detection"
     assert (recipe.updates, recipe.optim.batch_size, recipe.optim.weight_decay) == (380_000, 64, 0.1)
     assert recipe.optim.lr == pytest.approx(1e-4)
@@ -214,7 +214,7 @@ def test_recipe_has_the_papers_settings(shapes, tmp_path, name, width):
     changes = {name: value for name, value in SMALL.items() if name.startswith(("detection", "run"))}
     here = {"data.path": str(shapes), "out": str(tmp_path), "data.num_classes": 3, "data.workers": 0, "updates": 2}
     model = {"model.img_size": 64, "model.args": {"depth": 1}, "optim.batch_size": 2, "run.mixed_precision": "no"}
-    summary = train(load(name, {**changes, **here, **model}))
+    summary = train(load_recipe(name, {**changes, **here, **model}))
     assert summary["last"]["updates"] == 2
     assert tustin.load(tmp_path / "last.safetensors").vim.embed_dim == width
 

@@ -1,12 +1,18 @@
 """Every shipped recipe trains: two updates on images of the right size, with one block and a small batch."""
 
+import inspect
+
 import pytest
 import torch
 
 import tustin
 from tests.data.masked_shapes import write_masked_shapes
 from tests.data.pictures import write_images
-from tustin.train import load, recipes, train
+from tustin import selective_scan
+from tustin.models import Mixer, VisionMamba
+from tustin.train import load_recipe, recipes, train
+from tustin.train.config import ModelConfig
+from tustin.train.recipe import find, read
 
 from .small import small
 
@@ -16,13 +22,13 @@ def pictures(tmp_path_factory):
     return write_images(tmp_path_factory.mktemp("pictures"), train=2, val=1, size=(40, 40))
 
 
-@pytest.mark.parametrize("name", [name for name in recipes() if load(name).task == "segmentation"])
+@pytest.mark.parametrize("name", [name for name in recipes() if load_recipe(name).task == "segmentation"])
 def test_two_updates_of_segmentation(name, tmp_path):
     shapes = write_masked_shapes(tmp_path / "shapes", train=2, val=1, size=(80, 64))
-    recipe = load(name)
+    recipe = load_recipe(name)
     small = {"model.img_size": 64, "model.args.depth": 1, "segmentation.channels": 16, "segmentation.short_side": 64}
     run = {"optim.batch_size": 2, "data.workers": 0, "run.device": "cpu", "run.mixed_precision": "no"}
-    config = load(name, {"out": str(tmp_path / "out"), "data.path": str(shapes), "updates": 2, **small, **run})
+    config = load_recipe(name, {"out": str(tmp_path / "out"), "data.path": str(shapes), "updates": 2, **small, **run})
     summary = train(config)
     assert summary["last"]["updates"] == 2
     assert summary["best"]["miou"] >= 0
@@ -30,8 +36,22 @@ def test_two_updates_of_segmentation(name, tmp_path):
     assert tustin.load(tmp_path / "out" / "best.safetensors").num_classes == 150
 
 
+@pytest.mark.parametrize("name", recipes())
+def test_a_recipe_names_its_discretization(name):
+    """A default is for models; a recipe's results must not change with it."""
+    given = read(find(name))["model"]["discretization"]
+    assert given == ("mamba" if name == "finetune" else "bil")
+
+
+def test_one_default_for_the_scan_and_for_models():
+    defaults = {
+        inspect.signature(one).parameters["discretization"].default for one in (selective_scan, VisionMamba, Mixer)
+    }
+    assert defaults == {"mamba"} == {ModelConfig().discretization}
+
+
 def test_segmentation_as_in_the_paper():
-    config = load("ade20k-vim-tiny")
+    config = load_recipe("ade20k-vim-tiny")
     assert (config.updates, config.optim.warmup_updates, config.optim.batch_size) == (160_000, 1500, 16)
     assert config.optim.lr == pytest.approx(6e-5)
     assert (config.optim.name, config.optim.weight_decay, config.optim.schedule) == ("adamw", 0.01, "linear")
@@ -41,9 +61,9 @@ def test_segmentation_as_in_the_paper():
     assert (segmentation.auxiliary_weight, segmentation.window_stride) == (0.4, 341)
 
 
-@pytest.mark.parametrize("name", [name for name in recipes() if load(name).task == "classification"])
+@pytest.mark.parametrize("name", [name for name in recipes() if load_recipe(name).task == "classification"])
 def test_two_updates(name, pictures, tmp_path):
-    recipe = load(name)
+    recipe = load_recipe(name)
     settings = {
         "out": str(tmp_path),
         "epochs": 1,
@@ -60,7 +80,7 @@ def test_two_updates(name, pictures, tmp_path):
         settings["optim.batch_size"] = 600
     else:
         settings |= {"data.name": "folder", "data.path": str(pictures), "data.num_classes": None}
-    summary = train(load(name, settings))
+    summary = train(load_recipe(name, settings))
     assert summary["last"]["updates"] == 2
     assert summary["config"]["model.name"] == recipe.model.name
     assert tustin.load(tmp_path / "best.safetensors").num_classes == (10 if recipe.data.name == "digits" else 2)

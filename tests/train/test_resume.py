@@ -72,7 +72,7 @@ def test_second_interrupt_does_not_wait():
 
 
 def test_second_process_is_refused(tmp_path):
-    program = f"from tustin.train import load, train; train(load('digits', {{'out': {str(tmp_path)!r}}}))"
+    program = f"from tustin.train import load_recipe, train; train(load_recipe('digits', {{'out': {str(tmp_path)!r}}}))"
     with RunFolder(tmp_path).locked():
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1

@@ -19,7 +19,7 @@ from tustin.support.signals import Interrupted
 from tustin.train import Display, Diverged, train
 from tustin.train.display import WithTensorBoard
 from tustin.train.evaluation import evaluate_checkpoint
-from tustin.train.segmentation import Segmentation, SegmentationMeter
+from tustin.train.tasks.segmentation import Segmentation, SegmentationMeter
 
 from .small import small, weights
 from .small_segmentation import small_segmentation

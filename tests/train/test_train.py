@@ -11,9 +11,9 @@ import torch
 
 import tustin
 from tustin.data import Digits
-from tustin.train import Display, Diverged, load, recipes, train
-from tustin.train.classification import Classification
+from tustin.train import Display, Diverged, load_recipe, recipes, train
 from tustin.train.display import Bar, Lines
+from tustin.train.tasks.classification import Classification
 
 from .small import small, weights
 
@@ -200,7 +200,7 @@ def test_full_disk_keeps_the_last_checkpoint(tmp_path, monkeypatch):
 @pytest.mark.skipif(not os.path.exists("/proc/self"), reason="needs a folder in which even root cannot write")
 def test_folder_that_cannot_be_written():
     with pytest.raises(OSError, match="cannot write into the output folder '/proc/nowhere'"):
-        train(load("digits", {"out": "/proc/nowhere"}))
+        train(load_recipe("digits", {"out": "/proc/nowhere"}))
 
 
 def test_damaged_checkpoint(tmp_path):

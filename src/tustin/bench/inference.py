@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..discretize import DISCRETIZATIONS
-from ..ops.scan.backends import choose
+from ..ops.dispatch import choose
 from . import machine, measuring, pairing
 from .checks import Check, worst
 from .measuring import Measured, Report
@@ -127,7 +127,10 @@ def candidates(options: Options) -> list[Candidate]:
     model, peer = options.model, PEERS.get(options.model)
     rules = [Candidate(model, discretization) for discretization in options.discretizations]
     found = [*rules, replace(rules[0], again=True)]
-    if not options.training and choose("auto", torch.device(options.device), DISCRETIZATIONS[BASELINE]) != "reference":
+    if (
+        not options.training
+        and choose("selective_scan", "auto", torch.device(options.device), DISCRETIZATIONS[BASELINE]) != "reference"
+    ):
         found.append(replace(rules[0], backend="reference"))
     if options.compile:
         found.append(replace(rules[0], compiled=True))
@@ -160,7 +163,7 @@ def run(options: Options, command: str, report: Report) -> Result:
 def describe(device: str, discretizations: Sequence[str]) -> dict[str, Any]:
     """The machine, and the backend that computes each rule on it."""
     backends = {
-        discretization: str(choose("auto", torch.device(device), DISCRETIZATIONS[discretization]))
+        discretization: str(choose("selective_scan", "auto", torch.device(device), DISCRETIZATIONS[discretization]))
         for discretization in discretizations
     }
     return machine.describe(device, "timm") | {"backends": backends, "environment": measuring.KEEP_MEMORY}

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..ops.transforms import transformed
+from ..support.transforms import transformed
 
 # Above 2 the k + m divisions by z of the recurrence shrink rounding errors; near 1 they add up (φ5'' lost 5 digits).
 _SERIES_UP_TO = 2.0

@@ -13,7 +13,8 @@ import torch
 
 from .. import __version__
 from ..discretize import DISCRETIZATIONS, Discretization
-from ..ops.scan.backends import BACKENDS, choose
+from ..ops.dispatch import choose
+from ..ops.scan import BACKENDS
 
 _X86_LEVELS = {  # https://gitlab.com/x86-psABIs/x86-64-ABI, in the spelling of /proc/cpuinfo
     "x86-64-v2": {"cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"},
@@ -119,4 +120,4 @@ def _gpu(kind: str, index: int) -> dict[str, Any]:
 def _auto(device: str, rule: Discretization) -> str:
     """The backend that "auto" takes for this rule on this device, by asking the code that takes it."""
     with warnings.catch_warnings(action="ignore"):  # that a fast backend is missing is what the table says
-        return str(choose("auto", torch.device(device), rule))
+        return str(choose("selective_scan", "auto", torch.device(device), rule))

@@ -9,15 +9,16 @@ import timm
 from torch import nn
 
 from ..support.names import unknown
-from .checkpoint import describe, load, save
+from . import vim  # noqa: F401  registers the variants in timm
+from .checkpoint import CheckpointError, LoadReport, describe, load, load_checkpoint, save
 from .detector import Detector
 from .diagnose import Diagnosis, diagnose
 from .mixer import Mixer
 from .pyramid import FeaturePyramid
 from .segmenter import Segmenter
 from .tokens import resample_pos_embed
-from .vim import VisionMamba
-from .weights import CheckpointError, LoadReport, load_checkpoint
+from .variants import model_names
+from .vision_mamba import VisionMamba
 
 __all__ = [
     "CheckpointError",
@@ -33,6 +34,7 @@ __all__ = [
     "diagnose",
     "load",
     "load_checkpoint",
+    "model_names",
     "resample_pos_embed",
     "save",
 ]
@@ -46,7 +48,7 @@ def create_model(name: str, *, checkpoint_path: str | Path | None = None, **kwar
     `allow_other_discretization=True`; `pretrained=True` likewise.
     """
     if ":" not in name and not timm.is_model(name):
-        raise ValueError(unknown("model", name, timm.list_models(module="vim")))
+        raise ValueError(unknown("model", name, model_names()))
     model = timm.create_model(name, **kwargs)
     if checkpoint_path is not None:
         allow = kwargs.get("allow_other_discretization", False)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..discretize import DISCRETIZATIONS
-from .vim import VisionMamba
+from .vision_mamba import VisionMamba
 
 __all__ = ["COEFFICIENT_OPERATIONS", "Costs", "costs", "scan_operations"]
 

@@ -24,7 +24,7 @@ from torchvision.ops.poolers import LevelMapper
 from ..support.ranges import Range
 from .cascade import POOLED, STAGES, Cascade, Stage
 from .simple_pyramid import SimplePyramid
-from .vim import VisionMamba, Width
+from .vision_mamba import VisionMamba, Width
 
 __all__ = ["Detector"]
 
@@ -53,6 +53,7 @@ class Detector(GeneralizedRCNN):  # type: ignore[misc]
     """
 
     task = "detection"
+    classes = "category_ids"
 
     def __init__(
         self,

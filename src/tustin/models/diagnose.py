@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..discretize import Discretization, get_discretization
 from ..ops.scan import check_values, selective_scan
 from .mixer import Mixer
-from .weights import plain_model
+from .vision_mamba import plain_model
 
 __all__ = ["Diagnosis", "LayerSteps", "NonFinite", "diagnose"]
 

@@ -39,7 +39,7 @@ class Mixer(nn.Module):
         self,
         d: int,
         d_state: int = 16,
-        discretization: str = "bil",
+        discretization: str = "mamba",
         dt_init_backward: str = "vim",
         backend: str = "auto",
     ) -> None:

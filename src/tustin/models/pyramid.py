@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from timm.layers import LayerNorm2d
 from torch import Tensor, nn
 
-from .vim import VisionMamba
+from .vision_mamba import VisionMamba
 
 __all__ = ["STRIDES", "FeaturePyramid", "evenly_spaced_blocks"]
 

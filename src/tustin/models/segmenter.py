@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..support.ranges import Range
 from .pyramid import STRIDES, FeaturePyramid
-from .vim import VisionMamba, Width
+from .vision_mamba import VisionMamba, Width
 
 __all__ = ["Segmenter"]
 
@@ -35,6 +35,7 @@ class Segmenter(nn.Module):
     """
 
     task = "segmentation"
+    classes = "num_classes"
 
     def __init__(
         self, vim: VisionMamba, num_classes: Annotated[int, Range(1, 2**15 - 1)], channels: Width | None = None

@@ -12,7 +12,7 @@ from timm.layers import LayerNorm2d
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .vim import VisionMamba
+from .vision_mamba import VisionMamba
 
 __all__ = ["SimplePyramid"]
 

@@ -50,9 +50,9 @@ def fields(tensor: Tensor | None) -> tuple[int, ...]:
     return tensor.data_ptr(), DTYPES[tensor.dtype], *tensor.stride(), *_ABSENT[2 + tensor.ndim :]
 
 
-def address(tensor: Tensor | None) -> int:
-    """Where a contiguous tensor lies; it must outlive the call."""
-    return 0 if tensor is None else tensor.data_ptr()
+def addresses(*tensors: Tensor | None) -> list[int]:
+    """Where contiguous tensors lie, 0 for none; they must outlive the call."""
+    return [0 if t is None else t.data_ptr() for t in tensors]
 
 
 def in_huge_pages(room: Tensor) -> Tensor:
@@ -148,8 +148,8 @@ def library() -> Any:
 def _keep_freed_memory() -> None:
     """Have glibc keep up to 1 GiB of freed memory for the next tensor, unless the environment says what it should do.
 
-    By itself it gives back the memory of each tensor of a few megabytes when that is freed, and the next one pays for
-    every page anew. This concerns the whole process.
+    For the whole process, because PyTorch frees and allocates tensors of megabytes all the time, and glibc by itself
+    gives each one back, so that the next pays for every page anew.
     """
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         return

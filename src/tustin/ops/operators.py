@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from ..support.transforms import forward_mode, transformed
 from .accelerator import GPUS
 from .checks import check_tensor
-from .transforms import forward_mode, transformed
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 
@@ -129,7 +129,10 @@ def _no_second_derivative(name: str) -> Callable[..., Any]:
 
 
 def check_memory(name: str, tensor: Tensor) -> None:
-    """Raise if its values are nowhere to be found: PyTorch might look for them all the same."""
+    """Raise if its values are nowhere to be found: PyTorch might look for them all the same.
+
+    Whether a tensor belongs to a vmap is a private question, because PyTorch has no public one.
+    """
     if torch.compiler.is_compiling() or type(tensor) not in _PLAIN:
         return
     if torch._C._functorch.is_batchedtensor(tensor):
@@ -140,6 +143,7 @@ def check_memory(name: str, tensor: Tensor) -> None:
 
 
 def _was_freed(tensor: Tensor) -> bool:
+    """Asked in private: a tensor without storage, or of zeros without memory, has no public sign, and is in order."""
     has_values = torch._C._has_storage(tensor) and tensor.numel() > 0 and not tensor._is_zerotensor()
     return has_values and tensor.untyped_storage().nbytes() == 0
 
@@ -151,7 +155,10 @@ def _check_no_tangent(name: str, tensor: Tensor) -> None:
 
 
 def _observed() -> bool:
-    """Whether something wants to see each operator: a tracer, a mode, a function transform, a profiler."""
+    """Whether something wants to see each operator: a tracer, a mode, a function transform, a profiler.
+
+    Asked in private: PyTorch has no public question for any but the first two, and the second takes more calls.
+    """
     return (
         torch.compiler.is_compiling()
         or torch._C._is_tracing()

@@ -22,7 +22,8 @@ from ..models import describe
 from ..support.ranges import check
 from ..train.config import DataConfig
 from ..train.evaluation import settings_in
-from ..train.segmentation import segment, settings_of
+from ..train.tasks import TASKS
+from ..train.tasks.segmentation import segment
 from . import names_for
 from .drawing import colours, write_png
 
@@ -42,7 +43,7 @@ def predict(
     out = args.out or Path("predictions")
     out.mkdir(parents=True, exist_ok=True)
     trained_with = settings_in(describe(args.checkpoint))
-    settings, unlabelled = settings_of(trained_with), trained_with.get("data.unlabelled", 0)
+    settings, unlabelled = TASKS[model.task].own_settings(trained_with), trained_with.get("data.unlabelled", 0)
     check(DataConfig, {"unlabelled": unlabelled}, "data.")
     facts = resolve_model_data_config(model.vim)
     prepare = ForEvaluation(facts["mean"], facts["std"], settings.long_side, settings.short_side).prepare

@@ -14,10 +14,10 @@ import torch
 from ..discretize import get_discretization
 from ..support.files import shortened
 from ..support.names import unknown
-from ..train import METRICS, Config, load
+from ..train import METRICS, TASKS, Config, load_recipe
 from ..train.folder import TRAINING
 from ..train.record import environment
-from ..train.run import FREE, task_class
+from ..train.run import FREE
 from .results import PLAN, TIMES, Plan, run_folder
 
 __all__ = ["BY_THE_STUDY", "PAPER_DISCRETIZATIONS", "Wishes", "config_of", "make_plan"]
@@ -73,7 +73,7 @@ def _has_begun(folder: Path) -> bool:
 
 def _plan(recipe: str, config: Config, wishes: Wishes, before: Plan | None) -> Plan:
     shared = _shared(config)
-    in_recipe = _shared(load(recipe))
+    in_recipe = _shared(load_recipe(recipe))
     device = torch.accelerator.current_accelerator(check_available=True) if config.run.device == "auto" else None
 
     def wished(name: str, default: Any) -> Any:
@@ -85,7 +85,7 @@ def _plan(recipe: str, config: Config, wishes: Wishes, before: Plan | None) -> P
         discretizations=list(dict.fromkeys(wished("discretizations", PAPER_DISCRETIZATIONS))),
         seeds=list(dict.fromkeys(wished("seeds", range(10)))),
         baseline=wished("baseline", "zoh"),
-        metric=wished("metric", task_class(config).primary.name),
+        metric=wished("metric", TASKS[config.task].primary.name),
         level=wished("level", 0.05),
         threshold=wished("threshold", 0.7),
         settings={name: value for name, value in shared.items() if value != in_recipe[name]},

@@ -13,6 +13,7 @@ from timm.optim import list_optimizers
 from ..models import VisionMamba
 from ..support.names import unknown
 from ..support.ranges import check
+from .tasks import DATA_SETS, TASKS
 
 if TYPE_CHECKING:
     from .config import Config
@@ -30,31 +31,6 @@ SETTING_OF = {
 }
 """Arguments of a model that are settings by themselves, so that `model.args` may not hold them as well."""
 
-_FILES = {"path", "num_classes", "seed", "workers", "skip_corrupt"}
-DATA_SETTINGS = {
-    "digits": {"num_classes", "seed", "workers"},
-    "cifar10": {"path", "num_classes", "seed", "workers", "crop_pct", "download"},
-    "cifar100": {"path", "num_classes", "seed", "workers", "crop_pct", "download"},
-    "folder": {*_FILES, "crop_pct", "in_memory"},
-    "ade20k": {*_FILES, "in_memory"},
-    "masks": {*_FILES, "in_memory", "unlabelled"},
-    "coco": _FILES,
-}
-"""Which of the settings `data.*` each kind of data reads."""
-
-_MIXED = {"mixup", "cutmix", "repeats"}
-_CLASSIFIED = {*_MIXED, "crop", "flip", "color_jitter", "auto", "erase"}
-AUGMENT_SETTINGS = {
-    "digits": {*_MIXED, "shift"},
-    "cifar10": _CLASSIFIED,
-    "cifar100": _CLASSIFIED,
-    "folder": _CLASSIFIED,
-    "ade20k": {"flip", "repeats"},
-    "masks": {"flip", "repeats"},
-    "coco": {"flip", "repeats"},
-}
-"""Which of the settings `augment.*` each kind of data reads."""
-
 
 def check_config(config: Config) -> None:
     """Raise a sentence that names the setting, what it was and what was expected."""
@@ -64,10 +40,9 @@ def check_config(config: Config) -> None:
     _check_arguments(config.model.args)
     _check_effect(config)
     _check_names(config)
-    for task in (config.segmentation, config.detection):
-        if task.min_scale > task.max_scale:
-            name = type(task).__name__.removesuffix("Config").lower()
-            raise ValueError(f"{name}.min_scale {task.min_scale} is above {name}.max_scale {task.max_scale}")
+    for name, part in _own_settings(config):
+        if part.min_scale > part.max_scale:
+            raise ValueError(f"{name}.min_scale {part.min_scale} is above {name}.max_scale {part.max_scale}")
 
 
 def _parts(config: Config) -> Iterator[tuple[str, Any]]:
@@ -77,6 +52,13 @@ def _parts(config: Config) -> Iterator[tuple[str, Any]]:
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             yield f"{field.name}.", value
+
+
+def _own_settings(config: Config) -> Iterator[tuple[str, Any]]:
+    """The settings of each task that has some, by its name."""
+    for name, kind in TASKS.items():
+        if kind.settings:
+            yield name, getattr(config, name)
 
 
 def _check_arguments(arguments: Mapping[str, Any]) -> None:
@@ -90,8 +72,8 @@ def _check_effect(config: Config) -> None:
     """A setting that the data or the task do not read must not look as if it had an effect."""
     data = config.data.name
     for prefix, part, read in (
-        ("data", config.data, {"name", *DATA_SETTINGS[data]}),
-        ("augment", config.augment, AUGMENT_SETTINGS[data]),
+        ("data", config.data, {"name", *DATA_SETS[data].settings}),
+        ("augment", config.augment, DATA_SETS[data].augment),
     ):
         usual = dataclasses.asdict(type(part)())
         if data == "digits":
@@ -99,12 +81,11 @@ def _check_effect(config: Config) -> None:
         for field in dataclasses.fields(part):
             if field.name not in read:
                 _insist(f"{prefix}.{field.name}", getattr(part, field.name), usual[field.name], data)
-    for task in ("segmentation", "detection"):
+    for task, part in _own_settings(config):
         if config.task != task:
-            part = getattr(config, task)
             for name, value in dataclasses.asdict(type(part)()).items():
                 _insist(f"{task}.{name}", getattr(part, name), value, config.task)
-    if config.task == "detection":
+    if not TASKS[config.task].smooths_labels:
         _insist("optim.smoothing", config.optim.smoothing, type(config.optim)().smoothing, config.task)
     if config.augment.auto is not None:
         _insist("augment.color_jitter", config.augment.color_jitter, 0, "images with augment.auto")

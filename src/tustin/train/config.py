@@ -9,22 +9,21 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_hints
 
-from ..models.detector import Boxes
-from ..models.vim import Width
 from ..support.ranges import Range
 from .checks import check_config
+from .tasks import DATA_SETS, TASKS
+from .tasks.detection import DetectionConfig
+from .tasks.segmentation import SegmentationConfig
 
 __all__ = [
     "AugmentConfig",
     "Config",
     "DataConfig",
-    "DetectionConfig",
     "ModelConfig",
     "OptimConfig",
     "RunConfig",
-    "SegmentationConfig",
     "keys",
     "kinds",
 ]
@@ -33,8 +32,13 @@ COUNTED = 10**9
 Count: TypeAlias = Annotated[int, Range(1, COUNTED)]
 Seed: TypeAlias = Annotated[int, Range(0, 2**63 - 1)]
 Share: TypeAlias = Annotated[float, Range(0, 1)]
-Scale: TypeAlias = Annotated[float, Range(0, 100, above=True)]
 Rate: TypeAlias = Annotated[float, Range(0, 1000)]
+if TYPE_CHECKING:  # which names there are is known to the registry only
+    TaskName: TypeAlias = str
+    DataName: TypeAlias = str
+else:
+    TaskName = Literal[*TASKS]
+    DataName = Literal[*DATA_SETS]
 
 
 @dataclass
@@ -43,7 +47,7 @@ class ModelConfig:
 
     name: str = "vim_tiny_patch16_224"
     """Name of the model; `tustin info` lists them."""
-    discretization: str = "bil"
+    discretization: str = "mamba"
     """Rule that turns the continuous system into a recurrence; `tustin discretizations` lists them."""
     img_size: Annotated[int, Range(1, 8192)] | None = None
     """Side of the images; by default what the model is made for."""
@@ -61,7 +65,7 @@ class ModelConfig:
 class DataConfig:
     """The images."""
 
-    name: Literal["digits", "cifar10", "cifar100", "folder", "ade20k", "masks", "coco"] = "folder"
+    name: DataName = "folder"
     """Which data. To classify: scikit-learn's digits, CIFAR, or a folder with train/CLASS/IMAGE and val/CLASS/IMAGE. To
     segment: ADE20K, or masks, a folder with images, index masks and classes.txt. To detect: COCO."""
     path: str | None = None
@@ -106,50 +110,6 @@ class AugmentConfig:
     """Digits only: largest shift in pixels, in every direction."""
     repeats: Annotated[int, Range(1, 100)] = 1
     """How often an epoch shows a sample, each time augmented anew; it shows fewer different ones then."""
-
-
-@dataclass
-class SegmentationConfig:
-    """Semantic segmentation; crops have the side model.img_size."""
-
-    long_side: Annotated[int, Range(1, 2**16)] = 2048
-    """Largest long side of an image before it is scaled at random, and in evaluation."""
-    short_side: Annotated[int, Range(1, 2**16)] = 512
-    """Largest short side; an image is resized, in its proportions, until it meets one of the two."""
-    min_scale: Scale = 0.5
-    """Smallest random scale in training."""
-    max_scale: Scale = 2.0
-    """Largest random scale in training."""
-    category_ratio: Annotated[float, Range(0, 1, above=True)] = 0.75
-    """Largest share of one class among the labelled pixels of a training crop; after ten tries any crop is taken."""
-    photometric: bool = True
-    """Distort brightness, contrast, saturation and hue of training images at random."""
-    channels: Width | None = None
-    """Width of the UperNet head and of the auxiliary head; by default that of a token."""
-    auxiliary_weight: Annotated[float, Range(0, 100)] = 0.4
-    """Weight of the auxiliary head's loss."""
-    window: Literal["whole", "slide"] = "whole"
-    """Evaluate an image as a whole, or in windows of side model.img_size whose logits are averaged."""
-    window_stride: Annotated[int, Range(1, 2**16)] = 341
-    """Pixels between windows."""
-
-
-@dataclass
-class DetectionConfig:
-    """Object detection and instance segmentation; training images have the side model.img_size."""
-
-    min_scale: Scale = 0.1
-    """Smallest random size of an image in training, as a share of that side."""
-    max_scale: Scale = 2.0
-    """Largest random size; what is too large is cropped, what is too small filled up."""
-    channels: Width = 256
-    """Width of the feature pyramid and of the heads' convolutions."""
-    hidden: Width = 1024
-    """Width of the linear layer of each stage of the cascade."""
-    proposals: Boxes = 1000
-    """Boxes of an image that the cascade looks at."""
-    samples: Boxes = 512
-    """How many of them it is trained on."""
 
 
 @dataclass
@@ -218,7 +178,7 @@ class Config:
 
     description: str = ""
     """What the recipe is for, in one line."""
-    task: Literal["classification", "segmentation", "detection"] = "classification"
+    task: TaskName = "classification"
     """What the model learns to tell of an image: its class, the class of every pixel, or its objects."""
     epochs: Count = 300
     """How often to go through the data."""

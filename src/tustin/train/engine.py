@@ -21,7 +21,7 @@ from timm.scheduler import create_scheduler_v2
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
-from ..data.batches import Batch, Order, evaluation_batches, training_batches
+from ..data.batches import Batch, Order, training_batches
 from ..discretize import get_discretization
 from ..models import Diagnosis
 from ..support.files import digest
@@ -31,7 +31,7 @@ from .course import Course
 from .display import Display
 from .folder import BEST, EMA, LAST, TRAINING, RunFolder
 from .record import environment
-from .task import Task
+from .tasks import Task
 
 UPDATES_BETWEEN_CHECKS = 10
 """Reading the loss, or asking the other processes, makes an accelerator wait; a single CPU does it at every update."""
@@ -43,19 +43,6 @@ class Diverged(RuntimeError):
     def __init__(self, message: str, diagnosis: Diagnosis | None = None) -> None:
         super().__init__(message)
         self.diagnosis = diagnosis
-
-
-def evaluate(task: Task, model: nn.Module, accelerator: Accelerator, batch_size: int, workers: int) -> dict[str, float]:
-    """The task's metrics of `model` on the held-out data."""
-    meter = task.meter()
-    model.eval()
-    share = accelerator.process_index, accelerator.num_processes
-    with torch.no_grad(), accelerator.autocast():
-        for batch in evaluation_batches(task.eval_data, batch_size, *share, workers):
-            batch = send_to_device(batch, accelerator.device)
-            meter.update(task.predict(model, batch), batch)
-    model.train()
-    return meter.result(gather_object)
 
 
 class Trainer:
@@ -160,7 +147,7 @@ class Trainer:
 
     def end_epoch(self) -> dict[str, Any]:
         """Evaluate, record and save."""
-        epoch, run, accelerator = self.course.epochs_at(self.step), self.config.run, self.accelerator
+        epoch, run = self.course.epochs_at(self.step), self.config.run
         updates = self.step - (self.records[-1]["updates"] if self.records else 0)
         self.seconds += self.epoch_seconds
         record: dict[str, Any] = {
@@ -176,11 +163,7 @@ class Trainer:
         if unstable := self._unstable():
             record["unstable"] = unstable
         if run.eval_updates or epoch % run.eval_every == 0 or self.step == self.updates:
-            batch_size = run.eval_batch_size or self.batch_of_a_pass()
-            model = self.ema.module if self.ema else self.plain_model
-            if accelerator.num_processes > 1:
-                broadcast(list(model.buffers()))  # running statistics, which each process has of its own share
-            record |= evaluate(self.task, model, accelerator, batch_size, self.config.data.workers)
+            record |= self._evaluate(self.ema.module if self.ema else self.plain_model)
             name = self.task.primary.name
             if self.task.primary.better(record[name], self.best[name] if self.best else None):
                 self.best = record
@@ -189,6 +172,25 @@ class Trainer:
         self.skipped, self.epoch_seconds = 0, 0.0
         self.save()
         return record
+
+    def _evaluate(self, model: nn.Module) -> dict[str, Any]:
+        """The metrics of `model` on the held-out data, which the processes share."""
+        accelerator = self.accelerator
+        if accelerator.num_processes > 1:
+            broadcast(list(model.buffers()))  # running statistics, which each process has of its own share
+        model.eval()
+        with accelerator.autocast():
+            metrics, _ = self.task.evaluation.run(
+                model,
+                accelerator.device,
+                self.config.run.eval_batch_size or self.batch_of_a_pass(),
+                self.config.data.workers,
+                accelerator.process_index,
+                accelerator.num_processes,
+                gather_object,
+            )
+        model.train()
+        return metrics
 
     def finish(self) -> dict[str, Any]:
         """Write the summary: its presence says that the run is complete."""

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import send_to_device
-from torch import nn
 
-from ..data.batches import Batch, BatchSource, evaluation_batches
 from ..models import describe, load
 from ..support.ranges import check
 from .config import DataConfig
-from .metrics import Meter
 from .record import environment
+from .tasks import TASKS, TaskKind
 
-DATA = {"classification": "folder", "segmentation": "masks", "detection": "coco"}
-"""The data of each task where neither the checkpoint nor the user says which."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What the `evaluation_of` of a task's module makes of a model, the data and the settings."""
-
-    data: BatchSource
-    classes: list[str]
-    predict: Callable[[nn.Module, Batch], Any]
-    meter: Meter
+__all__ = ["evaluate_checkpoint", "settings_in"]
 
 
 def evaluate_checkpoint(
@@ -47,26 +31,20 @@ def evaluate_checkpoint(
     `settings` are on top of those that it was trained with, such as {"segmentation.window": "slide"}.
     """
     told, model = describe(path), load(path)
-    trained_with = settings_in(told)
-    data = _data(told["task"], trained_with, data_name, data_path, skip_corrupt)
-    module = import_module(f".{told['task']}", __package__)
-    evaluation: Evaluation = module.evaluation_of(model, data, {**trained_with, **(settings or {})})
+    kind, trained_with = TASKS[told["task"]], settings_in(told)
+    data = _data(kind, trained_with, data_name, data_path, skip_corrupt)
+    images, own = kind.open_data(data, training=False), kind.own_settings({**trained_with, **(settings or {})})
+    evaluation = kind.evaluation_of(model, images, data, own)
     _insist_on_classes(path, told["class_names"], model.num_classes, evaluation.classes)
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
-    model.to(device)
-    samples = 0
-    with torch.no_grad():
-        for batch in evaluation_batches(evaluation.data, batch_size or module.BATCH_SIZE, workers=workers):
-            batch = send_to_device(batch, device)
-            evaluation.meter.update(evaluation.predict(model, batch), batch)
-            samples += len(batch["images"])
+    metrics, samples = evaluation.run(model.to(device), device, batch_size or kind.batch_size, workers)
     return {
         "checkpoint": str(path),
         "discretization": told["discretization"],
         "data": {"name": data.name, "path": data.path},
         "samples": samples,
         "skipped": len(evaluation.data) - samples,
-        "metrics": evaluation.meter.result(lambda parts: parts),
+        "metrics": metrics,
         "environment": environment(device, told["discretization"]),
     }
 
@@ -86,10 +64,10 @@ def _insist_on_classes(path: str | Path, names: list[str] | None, number: int, c
 
 
 def _data(
-    task: str, trained_with: Mapping[str, Any], name: str | None, path: str | None, skip_corrupt: bool
+    kind: TaskKind, trained_with: Mapping[str, Any], name: str | None, path: str | None, skip_corrupt: bool
 ) -> DataConfig:
-    known = trained_with.get("data.name", DATA[task])
-    chosen: Any = name or ("folder" if task == "classification" and path else known)
+    known = trained_with.get("data.name", kind.default_data)
+    chosen: Any = name or (kind.data_at_path if path and kind.data_at_path else known)
     values = {
         "name": chosen,
         "path": path or trained_with.get("data.path"),

@@ -6,9 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-import torch
-from torch import Tensor
-
 Gather: TypeAlias = Callable[[list[Any]], list[Any]]
 """The lists of all processes, joined."""
 
@@ -56,25 +53,3 @@ class Meter(Protocol):
 
     def result(self, gather: Gather) -> dict[str, Any]:
         """The metrics by name, and whatever else is worth a place in the record, as plain values."""
-
-
-class ClassificationMeter:
-    """Top-1 and top-5 accuracy in percent, and the mean cross-entropy."""
-
-    def __init__(self) -> None:
-        self.correct1 = self.correct5 = self.samples = 0
-        self.loss = 0.0
-
-    def update(self, output: Tensor, batch: dict[str, Any]) -> None:
-        labels: Tensor = batch["labels"]
-        logits = output.float()
-        hits = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]
-        self.correct1 += int(hits[:, 0].sum())
-        self.correct5 += int(hits.sum())
-        self.samples += len(labels)
-        self.loss += float(torch.nn.functional.cross_entropy(logits, labels, reduction="sum"))
-
-    def result(self, gather: Gather) -> dict[str, float]:
-        parts = gather([(self.correct1, self.correct5, self.samples, self.loss)])
-        correct1, correct5, samples, loss = (sum(numbers) for numbers in zip(*parts, strict=True))
-        return {"top1": 100 * correct1 / samples, "top5": 100 * correct5 / samples, "loss": loss / samples}

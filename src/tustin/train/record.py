@@ -12,7 +12,7 @@ import torch
 
 from .. import __version__
 from ..discretize import get_discretization
-from ..ops.scan.backends import choose
+from ..ops.dispatch import choose
 
 PACKAGES = ("torchvision", "timm", "accelerate", "numpy", "scikit-learn")
 
@@ -34,7 +34,7 @@ def environment(device: torch.device, discretization: str, backend: str = "auto"
         "cpu": facts["cpu"],
         "gpus": facts["gpus"],
         "device": str(device),
-        "backend": choose(backend, device, get_discretization(discretization)),
+        "backend": choose("selective_scan", backend, device, get_discretization(discretization)),
         "threads": torch.get_num_threads(),
     }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from .config import Config
 from .display import Display, WithTensorBoard
 from .engine import Trainer
 from .folder import TRAINING, RunFolder
-from .task import Task
+from .tasks import TASKS, Task
 
 FREE = {"description", "out", "data.path", "data.workers", "data.in_memory", "data.download"}
 FREE |= {"run.resume", "run.device", "run.threads", "run.eval_batch_size", "run.save_every", "run.tensorboard"}
@@ -58,7 +57,7 @@ def train(config: Config, task: Task | None = None, display: Display | None = No
         torch.set_num_threads(config.run.threads or (state["threads"] if state else threads))
         if task is None:
             with accelerator.main_process_first():
-                task = task_class(config)(config)
+                task = TASKS[config.task].make(config)
         trainer = Trainer(config, task, accelerator, folder)
         if state:
             trainer.restore(state)
@@ -68,11 +67,6 @@ def train(config: Config, task: Task | None = None, display: Display | None = No
         for line in _introduction(trainer, continued=state is not None):
             display.line(line)
         return trainer.run(display)
-
-
-def task_class(config: Config) -> Any:
-    """The class of the task that the config names; only its own module is imported."""
-    return getattr(import_module(f".{config.task}", __package__), config.task.capitalize())
 
 
 def _complete(config: Config, folder: RunFolder) -> dict[str, Any] | None:

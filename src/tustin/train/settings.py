@@ -17,10 +17,10 @@ from ..support.ranges import expected, range_of
 from .config import Config, keys, kinds
 from .recipe import find, read, read_yaml
 
-__all__ = ["load", "parse"]
+__all__ = ["load_recipe", "parse"]
 
 
-def load(recipe: str | Path, settings: Mapping[str, Any] | None = None) -> Config:
+def load_recipe(recipe: str | Path, settings: Mapping[str, Any] | None = None) -> Config:
     """The recipe of this name or path, with `settings` such as {"optim.base_lr": 1e-3} on top."""
     path = find(recipe)
     values = read(path)

@@ -6,8 +6,8 @@ import torch
 from tests.interpreter import needs_triton, run_interpreted
 from tests.native import run_python
 from tests.ops.conv.test_conv import filters
-from tustin.ops import conv
 from tustin.ops.conv import causal_conv
+from tustin.ops.dispatch import choose
 
 
 @needs_triton
@@ -27,7 +27,7 @@ def test_not_on_a_cpu_tensor() -> None:
 @needs_triton
 @pytest.mark.parametrize("device", ["cuda", "xpu"])
 def test_auto_takes_it_on_a_gpu(device: str) -> None:
-    assert conv._best(torch.device(device)) == "triton"
+    assert choose("causal_conv", "auto", torch.device(device)) == "triton"
 
 
 @needs_triton
@@ -44,7 +44,7 @@ def test_without_triton_it_says_how_to_get_it(no_triton: None) -> None:
 
 def test_without_triton_a_gpu_takes_the_reference_and_says_so(no_triton: None) -> None:
     with pytest.warns(UserWarning, match="slow reference backend, because the triton one cannot: Triton is not inst"):
-        assert conv._best(torch.device("cuda", 5)) == "reference"
+        assert choose("causal_conv", "auto", torch.device("cuda", 5)) == "reference"
 
 
 def test_nobody_imports_triton_unasked() -> None:

@@ -20,6 +20,7 @@ from tests.systems import OPTIONAL, cast, system
 from tests.tolerances import DERIVATIVES, SCAN, VALUES, assert_close
 from tustin import DISCRETIZATIONS, selective_scan
 from tustin.ops.scan import triton as launcher
+from tustin.ops.scan.arguments import Options, Tensors
 from tustin.ops.scan.triton_discretizations import DISCRETIZATIONS as FUNCTIONS
 from tustin.ops.scan.triton_discretizations import Functions, softplus
 
@@ -307,7 +308,7 @@ def test_opcheck(form: str, optional: tuple[str, ...]) -> None:
 def test_warm_up_leaves_nothing_behind() -> None:
     x = system(1, 4, 5, 2, optional=OPTIONAL)
     before = {name: t.clone() for name, t in x.items()}
-    assert launcher.warm_up(**x, discretization="bil") is None
+    assert launcher.warm_up(Tensors(**x), Options(False, "bil", False)) is None
     assert_same_bits(x, before, "after the warm-up")
 
 

@@ -12,6 +12,7 @@ from tests.native import in_threads_at_once, run_python
 from tests.systems import OPTIONAL, system
 from tustin import selective_scan
 from tustin.ops import native
+from tustin.ops.scan.arguments import Options, Tensors
 
 pytestmark = [
     pytest.mark.skipif(bool(native.missing()), reason=str(native.missing())),
@@ -26,9 +27,8 @@ def scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
 
 
 def operator_arguments(x: dict[str, Tensor], discretization: str) -> tuple[Any, ...]:
-    names = ("u", "delta", "A", "B", "C", "D", "z", "delta_bias", "initial_state")
-    tensors = [x[name].requires_grad_() if name in x else None for name in names]
-    return *tensors, True, discretization, False, True
+    tensors = Tensors(**{name: t.requires_grad_() for name, t in x.items()})
+    return *tensors, *Options(True, discretization, False), True
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # opcheck looks at it
@@ -162,7 +162,7 @@ def test_without_the_library_everything_else_works() -> None:
 
 
 def test_cpu_level_from_the_environment() -> None:
-    code = "from tustin import native; print(native.missing() or native.cpu_level())"
+    code = "from tustin.ops import native; print(native.missing() or native.cpu_level())"
     lowest = "v2" if native.cpu_level() != "baseline" else "baseline"
     assert run_python(code, TUSTIN_CPU_LEVEL=lowest).stdout.strip() == lowest
     assert "TUSTIN_CPU_LEVEL=v9 is unknown" in run_python(code, TUSTIN_CPU_LEVEL="v9").stdout
@@ -170,7 +170,7 @@ def test_cpu_level_from_the_environment() -> None:
 
 FAULTS = """
 import resource, torch
-from tustin import native
+from tustin.ops import native
 native.library()
 def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 def run(): return [torch.ones(1 << 20) for _ in range(12)] and None
@@ -186,7 +186,7 @@ def test_freed_memory_is_kept_unless_the_environment_says_otherwise() -> None:
     """Twelve tensors of 4 MiB are 12288 pages; where others were before, they cost few of them."""
     assert int(run_python(FAULTS).stdout) < 6000  # some, where the system takes away what lies idle
     assert int(run_python(FAULTS, MALLOC_TRIM_THRESHOLD_="65536").stdout) > 10000
-    code = "from tustin import native; native._keep_freed_memory = lambda: print('kept'); native.library()"
+    code = "from tustin.ops import native; native._keep_freed_memory = lambda: print('kept'); native.library()"
     assert run_python(code).stdout == "kept\n"
     assert run_python(code, TUSTIN_KEEP_MEMORY="0").stdout == ""
 

@@ -9,7 +9,8 @@ from tests.interpreter import needs_triton, run_interpreted
 from tests.native import run_python
 from tests.systems import CPU, system
 from tustin import DISCRETIZATIONS, selective_scan
-from tustin.ops.scan.backends import BACKENDS, choose
+from tustin.ops.dispatch import choose
+from tustin.ops.scan import BACKENDS
 
 FILE = "tests/ops/scan/interpreted_triton.py"
 each_gpu = pytest.mark.parametrize("device", ["cuda", "xpu"])
@@ -53,7 +54,7 @@ def test_not_on_a_cpu_tensor() -> None:
 @pytest.mark.parametrize("discretization", DISCRETIZATIONS)
 def test_auto_takes_it_on_a_gpu(discretization: str, device: str) -> None:
     """Without a word: it is the fast one there."""
-    assert choose("auto", torch.device(device), DISCRETIZATIONS[discretization]) == "triton"
+    assert choose("selective_scan", "auto", torch.device(device), DISCRETIZATIONS[discretization]) == "triton"
 
 
 @needs_triton
@@ -63,12 +64,13 @@ def test_a_discretization_of_ones_own_runs_on_the_reference_and_says_so_once(dev
     with pytest.warns(
         UserWarning, match="slow reference backend, because the triton one cannot: discretization 'mine' is"
     ):
-        assert choose("auto", torch.device(device), mine) == "reference"
-    assert choose("auto", torch.device(device), mine) == "reference"  # a second warning would be an error
+        assert choose("selective_scan", "auto", torch.device(device), mine) == "reference"
+    # a second warning would be an error
+    assert choose("selective_scan", "auto", torch.device(device), mine) == "reference"
     with pytest.raises(
         RuntimeError, match="'triton' cannot be used: discretization 'mine' is not one of those compiled"
     ):
-        choose("triton", torch.device(device), mine)
+        choose("selective_scan", "triton", torch.device(device), mine)
     imitation = replace(DISCRETIZATIONS["zoh"], coefficients=DISCRETIZATIONS["bil"].coefficients)
     assert BACKENDS["triton"].refuses(torch.device(device), imitation)
 
@@ -76,8 +78,9 @@ def test_a_discretization_of_ones_own_runs_on_the_reference_and_says_so_once(dev
 @needs_triton
 @each_gpu
 def test_float64_runs_on_the_reference_and_says_so(device: str) -> None:
+    rule, dtype = DISCRETIZATIONS["zoh"], torch.float64
     with pytest.warns(UserWarning, match="slow reference backend, because the triton one cannot: it has no float64"):
-        assert choose("auto", torch.device(device), DISCRETIZATIONS["zoh"], torch.float64) == "reference"
+        assert choose("selective_scan", "auto", torch.device(device), rule, dtype) == "reference"
 
 
 @needs_triton
@@ -97,7 +100,7 @@ def test_without_triton_it_says_how_to_get_it(no_triton: None) -> None:
 
 def test_without_triton_a_gpu_takes_the_reference_and_says_so(no_triton: None) -> None:
     with pytest.warns(UserWarning, match="slow reference backend, because the triton one cannot: Triton is not inst"):
-        assert choose("auto", torch.device("cuda", 5), DISCRETIZATIONS["zoh"]) == "reference"
+        assert choose("selective_scan", "auto", torch.device("cuda", 5), DISCRETIZATIONS["zoh"]) == "reference"
 
 
 def test_nobody_imports_triton_unasked() -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...ops.conv import triton as conv
 from ...ops.scan import triton as scan
+from ...ops.scan.arguments import Options, Tensors
 from ...ops.scan.triton_discretizations import DISCRETIZATIONS
 from .compile import Launch, launches
 
@@ -93,9 +94,8 @@ def scan_launches(discretization: str, dtype: torch.dtype, batch: int) -> list[L
         _, B, C = _tokens(batch, DT_RANK + 2 * N, dtype).split([DT_RANK, N, N], dim=1)
         A, skip, bias = torch.empty(D, N), torch.empty(D), torch.empty(D)
         chunk_states = torch.empty(batch, -(-L // scan.CHUNK), N, D)
-    tensors = (u, delta, A, B, C, skip, None, bias, None)
-    how = (True, discretization, False, chunk_states)
-    return launches(lambda: (scan.forward(*tensors, *how), scan.backward(u, None, *tensors, *how)))
+    how = Tensors(u, delta, A, B, C, D=skip, delta_bias=bias), Options(True, discretization, False), chunk_states
+    return launches(lambda: (scan.forward(*how), scan.backward(u, None, *how)))
 
 
 def _tokens(batch: int, channels: int, dtype: torch.dtype) -> Tensor:

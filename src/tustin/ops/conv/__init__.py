@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import warnings
-from collections.abc import Callable
-
-import torch
 from torch import Tensor
 
-from ...support.names import unknown
-from .. import native
-from ..accelerator import GPUS, interpreted, triton_refuses
+from ..accelerator import GPUS
 from ..checks import check_flags, check_tensor, misshapen
-from ..compiling import assume_constant_result
+from ..dispatch import NATIVE, REFERENCE, TRITON, choose, declare
 from . import op, reference
 
 __all__ = ["causal_conv"]
 
-_BACKENDS: dict[str, Callable[..., Tensor]] = {"native": op.conv, "triton": op.conv, "reference": reference.conv}
+# Elsewhere PyTorch's own convolution is all there is, and not slow.
+declare("causal_conv", NATIVE, TRITON, REFERENCE, warns=lambda device: device.type in ("cpu", *GPUS))
 
 
 def causal_conv(
@@ -47,7 +41,8 @@ def causal_conv(
         The output, (batch, D, L) in the dtype of x. Inside, everything is float32, or float64 if an argument is.
     """
     _check(x, weight, bias, silu, reverse)
-    return _BACKENDS[_choose(backend, x.device)](x, weight, bias, silu, reverse)
+    chosen = choose("causal_conv", backend, x.device)
+    return (reference.conv if chosen == "reference" else op.conv)(x, weight, bias, silu, reverse)
 
 
 def _check(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: bool) -> None:
@@ -65,33 +60,3 @@ def _check(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse: 
         raise misshapen("causal_conv", "weight", weight, f"(D, K) with D = {D}, as x has, and K of at least 1")
     if bias is not None and (bias.ndim != 1 or bias.shape[0] != D):
         raise misshapen("causal_conv", "bias", bias, f"({D},)")
-
-
-@assume_constant_result
-def _choose(name: str, device: torch.device) -> str:
-    """The name of the backend to use; "auto" takes the fused one of the device, and warns once if it is not there."""
-    if name == "auto":
-        return _best(device)
-    if not isinstance(name, str) or name not in _BACKENDS:
-        raise ValueError(unknown("backend", name, ["auto", *_BACKENDS]))
-    if reason := _refusal(name, device):
-        raise RuntimeError(f"backend {name!r} cannot be used: {reason}")
-    return name
-
-
-def _refusal(name: str, device: torch.device) -> str | None:
-    """Why this backend cannot run on `device`, or None if it can."""
-    if name == "native":
-        return native.refuses(device)
-    return triton_refuses(device) if name == "triton" else None
-
-
-@functools.cache
-def _best(device: torch.device) -> str:
-    """Cached, so that the warning comes once."""
-    fused = "triton" if device.type in GPUS or interpreted() else "native"
-    reason = _refusal(fused, device)
-    if reason and device.type in ("cpu", *GPUS):
-        why = f"because the {fused} one cannot: {reason}"
-        warnings.warn(f"causal_conv runs on the slow reference backend, {why}", stacklevel=4)
-    return "reference" if reason else fused

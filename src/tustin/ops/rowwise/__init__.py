@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import functools
-
 import torch
 from torch import Tensor
 
-from ...support.names import unknown
-from .. import native
 from ..checks import check_tensor
-from ..compiling import assume_constant_result
+from ..dispatch import NATIVE, REFERENCE, choose, declare
 from . import op, reference
 
 __all__ = ["beside", "gated_mean", "rms_norm"]
 
-_BACKENDS = ("auto", "native", "reference")
+
+def _never(device: torch.device) -> bool:
+    """Plain PyTorch is not much slower here."""
+    return False
+
+
+for _operator in ("gated_mean", "rms_norm"):
+    declare(_operator, NATIVE, REFERENCE, warns=_never)
 
 
 def gated_mean(a: Tensor, b: Tensor, gate: Tensor, *, backend: str = "auto") -> Tensor:
@@ -40,7 +43,8 @@ def gated_mean(a: Tensor, b: Tensor, gate: Tensor, *, backend: str = "auto") -> 
             raise TypeError(f"gated_mean: {name} is {tensor.dtype}, but a is {a.dtype}")
         if tensor.device != a.device:
             raise ValueError(f"gated_mean: {name} is on {tensor.device}, but a is on {a.device}")
-    return (op.gated_mean if _fused(backend, a.device) else reference.gated_mean)(a, b, gate)
+    chosen = choose("gated_mean", backend, a.device)
+    return (reference.gated_mean if chosen == "reference" else op.gated_mean)(a, b, gate)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, *, backend: str = "auto") -> Tensor:
@@ -65,23 +69,10 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, *, backend: str = "auto") ->
         raise ValueError(f"rms_norm: {shapes}, expected (…, D) and (D,)")
     if weight.device != x.device:
         raise ValueError(f"rms_norm: weight is on {weight.device}, but x is on {x.device}")
-    return (op.rms_norm if _fused(backend, x.device) else reference.rms_norm)(x, weight, eps)
+    chosen = choose("rms_norm", backend, x.device)
+    return (reference.rms_norm if chosen == "reference" else op.rms_norm)(x, weight, eps)
 
 
 def beside(scan_backend: str) -> str:
     """The backend for the model whose scan runs on `scan_backend`: the reference beside the reference."""
     return "reference" if scan_backend == "reference" else "auto"
-
-
-@assume_constant_result
-def _fused(backend: str, device: torch.device) -> bool:
-    """Whether to use the fused code. "auto" does not warn where it cannot: plain PyTorch is not much slower here."""
-    reason = _refusal(device) if backend in ("auto", "native") else None
-    if backend == "native" and reason:
-        raise RuntimeError(f"backend 'native' cannot be used: {reason}")
-    if backend not in _BACKENDS:
-        raise ValueError(unknown("backend", backend, _BACKENDS))
-    return backend != "reference" and not reason
-
-
-_refusal = functools.cache(native.refuses)

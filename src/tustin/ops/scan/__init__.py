@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import torch
 from torch import Tensor
 
-from ...discretize import Discretization, get_discretization
+from ...discretize import BUILT_IN, Discretization, get_discretization
 from ..checks import check_flags
-from .backends import BACKENDS, choose
+from ..dispatch import NATIVE, REFERENCE, TRITON, choose, declare
+from . import native, op, reference
+from .arguments import Options, Tensors
 from .checks import check_arguments, check_values, compute_dtype
 
 __all__ = ["BACKENDS", "check_values", "selective_scan"]
+
+
+def _native_refuses(device: torch.device, rule: Discretization, dtype: torch.dtype = torch.float32) -> str | None:
+    return NATIVE.refuses(device) or _lacks(native.discretization_names(), rule)
+
+
+def _triton_refuses(device: torch.device, rule: Discretization, dtype: torch.dtype = torch.float32) -> str | None:
+    if reason := TRITON.refuses(device):
+        return reason
+    from .triton_discretizations import DISCRETIZATIONS  # here, because importing Triton takes a second
+
+    return _lacks(tuple(DISCRETIZATIONS), rule) or ("it has no float64" if dtype == torch.float64 else None)
+
+
+def _lacks(names: tuple[str, ...], rule: Discretization) -> str | None:
+    """Why fused code that has the rules of these names does not have this one, or None if it does."""
+    if rule.name not in names:
+        return f"discretization {rule.name!r} is not one of those compiled into it ({', '.join(names)})"
+    return None if rule in BUILT_IN else f"discretization {rule.name!r} is not the built-in one of that name"
+
+
+BACKENDS = declare(
+    "selective_scan",
+    replace(NATIVE, description="fused C++ for the CPU; every built-in discretization", refuses=_native_refuses),
+    replace(
+        TRITON,
+        description="fused Triton kernels for GPUs; every built-in discretization, in float32",
+        refuses=_triton_refuses,
+    ),
+    replace(REFERENCE, description="plain PyTorch, sequential; any device, dtype and discretization"),
+    warns=lambda device: True,
+)
 
 
 def selective_scan(
@@ -48,7 +85,7 @@ def selective_scan(
         delta_bias: Added to delta, (D,).
         delta_softplus: Pass delta through softplus, after the bias.
         return_last_state: Also return the state after the last token.
-        rule: Name of a registered discretization, or a `Discretization`.
+        discretization: Name of a registered discretization, or a `Discretization`.
         reverse: Walk from the last token to the first; the "last" state is then the one at token 0.
         backend: "auto", or one of `BACKENDS` by name. Under the transforms of `torch.func` and in forward-mode
             differentiation the reference stands in for a fused one: it is as exact, and slower.
@@ -60,27 +97,13 @@ def selective_scan(
         the state, everything is float32, or float64 if an argument is.
     """
     rule = get_discretization(discretization)
-    tensors = {
-        "u": u,
-        "delta": delta,
-        "A": A,
-        "B": B,
-        "C": C,
-        "D": D,
-        "z": z,
-        "delta_bias": delta_bias,
-        "initial_state": initial_state,
-    }
+    tensors = Tensors(u, delta, A, B, C, D, z, delta_bias, initial_state)
     check_arguments(tensors, rule)
-    flags = {"delta_softplus": delta_softplus, "return_last_state": return_last_state, "reverse": reverse}
-    check_flags("selective_scan", **flags)
+    check_flags("selective_scan", delta_softplus=delta_softplus, return_last_state=return_last_state, reverse=reverse)
+    options = Options(delta_softplus, rule.name, reverse)
     dtype = compute_dtype(tensors)
-    chosen = BACKENDS[choose(backend, u.device, rule, dtype)]
-    out, last_state = chosen.scan(
-        *tensors.values(),
-        dtype=dtype,
-        delta_softplus=delta_softplus,
-        discretization=rule,
-        reverse=reverse,
-    )
+    if choose("selective_scan", backend, u.device, rule, dtype) == "reference":
+        out, last_state = reference.scan(tensors, options, rule, dtype)
+    else:
+        out, last_state = op.scan(tensors, options, dtype)
     return (out, last_state) if return_last_state else out

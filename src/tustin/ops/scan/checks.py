@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -11,8 +11,9 @@ from torch import Tensor
 
 from ...discretize import Discretization
 from ..checks import check_tensor, misshapen
+from .arguments import OPTIONAL, Tensors
 
-_OPTIONAL = ("D", "z", "delta_bias", "initial_state")
+_NAMES = Tensors._fields
 _values_checked = os.environ.get("TUSTIN_CHECK_VALUES", "0") not in ("", "0")
 
 
@@ -30,18 +31,18 @@ def check_values(enabled: bool = True) -> Iterator[None]:
         _values_checked = before
 
 
-def compute_dtype(tensors: Mapping[str, Tensor | None]) -> torch.dtype:
+def compute_dtype(tensors: Tensors) -> torch.dtype:
     """float32, or float64 if any argument is."""
-    dtypes = [t.dtype for t in tensors.values() if t is not None]
+    dtypes = [t.dtype for t in tensors if t is not None]
     return torch.float64 if torch.float64 in dtypes else torch.float32
 
 
-def check_arguments(tensors: Mapping[str, Tensor | None], discretization: Discretization) -> None:
+def check_arguments(tensors: Tensors, discretization: Discretization) -> None:
     """Raise unless the arguments of `selective_scan` fit together; u and A set what the others must be."""
     given = {
         name: check_tensor("selective_scan", name, tensor)
-        for name, tensor in tensors.items()
-        if not (tensor is None and name in _OPTIONAL)
+        for name, tensor in zip(_NAMES, tensors, strict=True)
+        if not (tensor is None and name in OPTIONAL)
     }
     u, A = given["u"], given["A"]
     if u.ndim != 3 or u.shape[2] == 0:

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...discretize import BUILT_IN, Discretization
 from .. import native
-from ..native import TENSOR, address, fields, in_huge_pages
+from ..native import TENSOR, addresses, fields, in_huge_pages
+from .arguments import Options, Tensors, groups
 
 _SCAN = Struct(f"@6i6q{TENSOR * 6}6P{TENSOR * 6}10P")
 _NO_GRADIENTS = (*fields(None) * 6, *(0,) * 10)
@@ -23,16 +23,6 @@ CAREFUL = False
 
 _KEPT_BYTES = 64 << 20
 _kept = threading.local()
-
-
-def refuses(device: torch.device, discretization: Discretization) -> str | None:
-    """Why it cannot run `discretization` on `device`, or None if it can."""
-    if reason := native.refuses(device):
-        return reason
-    if discretization not in BUILT_IN:
-        names = ", ".join(discretization_names())
-        return f"discretization {discretization.name!r} is not one of those compiled into it ({names})"
-    return None
 
 
 @functools.cache
@@ -51,90 +41,53 @@ def chunk_length() -> int:
     return length
 
 
-def forward(
-    u: Tensor,
-    delta: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    z: Tensor | None,
-    delta_bias: Tensor | None,
-    initial_state: Tensor | None,
-    delta_softplus: bool,
-    discretization: str,
-    reverse: bool,
-    chunk_states: Tensor | None,
-) -> tuple[Tensor, Tensor]:
+def forward(tensors: Tensors, options: Options, chunk_states: Tensor | None) -> tuple[Tensor, Tensor]:
     """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
-    A, D, delta_bias, initial_state = _dense(A, D, delta_bias, initial_state)
+    u = tensors.u
+    A, D, delta_bias, initial_state = _dense(tensors.A, tensors.D, tensors.delta_bias, tensors.initial_state)
     out = in_huge_pages(torch.empty_like(u))
     last_state = A.new_empty(*u.shape[:2], A.shape[1])
-    head = _head(u, delta, A, B, C, z, delta_softplus, discretization, reverse)
-    pointers = map(address, (A, D, delta_bias, initial_state, last_state, chunk_states))
-    _run("tustin_scan_forward", *head, *fields(out), *pointers, *_NO_GRADIENTS)
+    pointers = addresses(A, D, delta_bias, initial_state, last_state, chunk_states)
+    _run("tustin_scan_forward", *_head(tensors, options), *fields(out), *pointers, *_NO_GRADIENTS)
     return out, last_state
 
 
 def backward(
-    d_out: Tensor,
-    d_last_state: Tensor | None,
-    u: Tensor,
-    delta: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    z: Tensor | None,
-    delta_bias: Tensor | None,
-    initial_state: Tensor | None,
-    delta_softplus: bool,
-    discretization: str,
-    reverse: bool,
-    chunk_states: Tensor,
-) -> dict[str, Tensor]:
-    """The gradient of every argument that was given, by its name."""
+    d_out: Tensor, d_last_state: Tensor | None, tensors: Tensors, options: Options, chunk_states: Tensor
+) -> Tensors:
+    """The gradient of every tensor that was given."""
+    u, delta, A, B, C, D, z, delta_bias, initial_state = tensors
     A, D, delta_bias, initial_state = _dense(A, D, delta_bias, initial_state)
     d_last_state, chunk_states = _dense(d_last_state, chunk_states)
     batch, channels, L = u.shape
     N = A.shape[1]
-    gradients: dict[str, Tensor] = {}
-    for name, like in (("u", u), ("delta", delta), ("z", z)):
-        if like is not None:
-            gradients[name] = in_huge_pages(torch.empty_like(like))
-    for name, like in (("A", A), ("D", D), ("delta_bias", delta_bias), ("initial_state", initial_state)):
-        if like is not None:
-            gradients[name] = torch.empty_like(like)
+    d_u, d_delta = in_huge_pages(torch.empty_like(u)), in_huge_pages(torch.empty_like(delta))
+    d_z = None if z is None else in_huge_pages(torch.empty_like(z))
+    d_A = torch.empty_like(A)
+    d_D, d_bias, d_state = [None if t is None else torch.empty_like(t) for t in (D, delta_bias, initial_state)]
+    d_B, d_C = [m.new_empty(m.shape, dtype=A.dtype) if m.ndim == 2 else torch.empty_like(m) for m in (B, C)]
 
-    sums = {"A": batch * channels * N, "D": batch * channels, "delta_bias": batch * channels}
-    groups = {"B": _groups(B), "C": _groups(C)}
-    slices = _library().tustin_slices(channels, groups["B"], groups["C"])
-    for name, matrix in (("B", B), ("C", C)):
-        constant = not groups[name]
-        gradients[name] = matrix.new_empty(matrix.shape, dtype=A.dtype) if constant else torch.empty_like(matrix)
-        sums[name] = batch * (channels * N if constant else slices * L * N)
-    sizes = [count * A.dtype.itemsize for count in sums.values()]
-    room = _room(sum(sizes))
-    partial = dict(zip(sums, accumulate(sizes, initial=room.data_ptr()), strict=False))
+    slices = _library().tustin_slices(channels, groups(B), groups(C))
+    per_matrix = [batch * (channels if m.ndim == 2 else slices * L) * N for m in (B, C)]
+    sizes = [batch * channels * N, *per_matrix, batch * channels, batch * channels]  # of the sums for A, B, C, D, bias
+    room = _room(sum(sizes) * A.dtype.itemsize)
+    *partial, _ = accumulate([size * A.dtype.itemsize for size in sizes], initial=room.data_ptr())
 
     _run(
         "tustin_scan_backward",
-        *_head(u, delta, A, B, C, z, delta_softplus, discretization, reverse),
+        *_head(tensors, options),
         *fields(None),  # out
-        *map(address, (A, D, delta_bias, initial_state, None, chunk_states)),
+        *addresses(A, D, delta_bias, initial_state, None, chunk_states),
         *fields(d_out),
-        *fields(gradients["u"]),
-        *fields(gradients["delta"]),
-        *fields(gradients.get("z")),
-        *_matrix(gradients["B"]),
-        *_matrix(gradients["C"]),
-        address(d_last_state),
-        *map(address, map(gradients.get, ("initial_state", "A", "D", "delta_bias"))),
-        *map(partial.__getitem__, ("A", "B", "C", "D", "delta_bias")),
+        *fields(d_u),
+        *fields(d_delta),
+        *fields(d_z),
+        *_matrix(d_B),
+        *_matrix(d_C),
+        *addresses(d_last_state, d_state, d_A, d_D, d_bias),
+        *partial,
     )
-    for name, matrix in (("B", B), ("C", C)):
-        gradients[name] = gradients[name].to(matrix.dtype)
-    return gradients
+    return Tensors(d_u, d_delta, d_A, d_B.to(B.dtype), d_C.to(C.dtype), d_D, d_z, d_bias, d_state)
 
 
 def _room(size: int) -> Tensor:
@@ -148,20 +101,11 @@ def _room(size: int) -> Tensor:
     return room
 
 
-def _head(
-    u: Tensor,
-    delta: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    z: Tensor | None,
-    delta_softplus: bool,
-    discretization: str,
-    reverse: bool,
-) -> list[int]:
+def _head(tensors: Tensors, options: Options) -> list[int]:
     """The fields of TustinScan up to C."""
-    numbers = [_number(discretization), native.DTYPES[A.dtype], delta_softplus, reverse, native.threads(), CAREFUL]
-    shape = [*u.shape, A.shape[1], _groups(B), _groups(C)]
+    u, delta, A, B, C, _, z, *_ = tensors
+    numbers = [_number(options.discretization), native.DTYPES[A.dtype], options.delta_softplus, options.reverse]
+    shape = [native.threads(), CAREFUL, *u.shape, A.shape[1], groups(B), groups(C)]
     return [*numbers, *shape, *fields(u), *fields(delta), *fields(z), *_matrix(B), *_matrix(C)]
 
 
@@ -183,11 +127,6 @@ def _run(function: str, *numbers: int) -> None:
 @functools.cache
 def _number(discretization: str) -> int:
     return discretization_names().index(discretization)
-
-
-def _groups(matrix: Tensor) -> int:
-    """0 for a constant matrix (D, N), 1 for one per token (batch, N, L), G for (batch, G, N, L)."""
-    return matrix.shape[1] if matrix.ndim == 4 else matrix.ndim - 2
 
 
 @functools.cache

@@ -13,44 +13,31 @@ from torch import Tensor
 
 from ...discretize.apply import input_matrix_per_token
 from ...discretize.base import Discretization
+from .arguments import Options, Tensors
 
 
 def scan(
-    u: Tensor,
-    delta: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    z: Tensor | None,
-    delta_bias: Tensor | None,
-    initial_state: Tensor | None,
-    *,
-    dtype: torch.dtype,
-    delta_softplus: bool,
-    discretization: Discretization,
-    reverse: bool,
+    tensors: Tensors, options: Options, discretization: Discretization, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """The output (batch, D, L) in the dtype of u, and the last state in `dtype`, in which all is computed.
 
-    The state is h (batch, D, N); a rule of p > 1 samples also carries the p−1 newest v: (batch, D, N, p).
+    The state is h (batch, D, N); a rule of p > 1 samples also carries the p−1 newest v: (batch, D, N, p). It comes as
+    itself, because a rule of the user's own need not be registered under its name.
     """
-    out_dtype = u.dtype
-    u, delta, A, B, C = (tensor.to(dtype) for tensor in (u, delta, A, B, C))
-    D, z, delta_bias, initial_state = (
-        tensor if tensor is None else tensor.to(dtype) for tensor in (D, z, delta_bias, initial_state)
-    )
+    out_dtype = tensors.u.dtype
+    u, delta, A, B, C = (tensor.to(dtype) for tensor in tensors[:5])
+    D, z, delta_bias, initial_state = (tensor if tensor is None else tensor.to(dtype) for tensor in tensors[5:])
     batch, channels, L = u.shape
     if delta_bias is not None:
         delta = delta + delta_bias[:, None]
-    if delta_softplus:
+    if options.delta_softplus:
         delta = F.softplus(delta)
     B = input_matrix_per_token(B, batch, channels, L)
     C = input_matrix_per_token(C, batch, channels, L)
 
     h, past = _split_state(initial_state, u.new_zeros(batch, channels, A.shape[1]), discretization.taps)
     y = []
-    for k in reversed(range(L)) if reverse else range(L):
+    for k in reversed(range(L)) if options.reverse else range(L):
         step = delta[:, :, k, None]  # (batch, D, 1)
         inputs = [B[:, :, k] * u[:, :, k, None], *past]  # (batch, D, N) each
         alpha, betas = discretization(step.expand_as(h), step * A)
@@ -58,7 +45,7 @@ def scan(
         past = inputs[:-1]
         y.append((C[:, :, k] * h).sum(-1))
 
-    out = torch.stack(y[::-1] if reverse else y, dim=-1)  # (batch, D, L)
+    out = torch.stack(y[::-1] if options.reverse else y, dim=-1)  # (batch, D, L)
     if D is not None:
         out = out + D[:, None] * u
     if z is not None:

@@ -1,4 +1,4 @@
-"""Launches the kernels of triton_kernels.py: shapes, strides, and one of a few fixed configurations, chosen by shape.
+"""Launches the kernels of triton_forward.py and triton_backward.py, each in one of a few configurations, by shape.
 
 Nothing is tuned at run time, so the same shapes give the same bits on every run.
 """
@@ -13,7 +13,8 @@ import triton.language as tl
 from torch import Tensor
 
 from ..accelerator import on_device
-from . import triton_kernels as kernels
+from . import triton_backward, triton_forward
+from .arguments import Options, Tensors, groups
 from .triton_discretizations import DISCRETIZATIONS
 
 CHUNK = 16
@@ -34,39 +35,20 @@ def chunk_length() -> int:
     return CHUNK
 
 
-def forward(
-    u: Tensor,
-    delta: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    z: Tensor | None,
-    delta_bias: Tensor | None,
-    initial_state: Tensor | None,
-    delta_softplus: bool,
-    discretization: str,
-    reverse: bool,
-    chunk_states: Tensor | None,
-) -> tuple[Tensor, Tensor]:
+def forward(tensors: Tensors, options: Options, chunk_states: Tensor | None) -> tuple[Tensor, Tensor]:
     """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
+    u, delta, A, B, C, D, z, delta_bias, initial_state = tensors
     work = _Work(u, A, B, C, _FORWARD_STATES)
     B, C = _with_groups(B), _with_groups(C)
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
     out = torch.empty_like(u)
     last_state = A.new_empty(*u.shape[:2], A.shape[1])
-    how = {
-        "STEP": DISCRETIZATIONS[discretization].step,
-        "SOFTPLUS": delta_softplus,
-        "REVERSE": reverse,
-        "POSITION": _position(u, delta, B, C, z, out),
-        "UNROLL": _FORWARD_UNROLL,
-    }
+    how = _how(options, _FORWARD_UNROLL, u, delta, B, C, z, out)
     start = None if initial_state is None else initial_state.transpose(1, 2).contiguous()
     with on_device(u):
         if work.segments > 1:
             ends, products = work.states(), work.states()
-            kernels.end_of_segment[work.grid](
+            triton_forward.end_of_segment[work.grid](
                 *(u, delta, A, B, delta_bias, ends, products),
                 *_strides(u, delta, B),
                 *work.sizes,
@@ -75,7 +57,7 @@ def forward(
                 **how,
             )
             start = work.join(start, ends, products, backwards=False)
-        kernels.forward[work.grid](
+        triton_forward.forward[work.grid](
             *(u, delta, A, B, C, D, z, delta_bias, start, out, last_state, chunk_states),
             *_strides(u, delta, B, C, z, out),
             *work.sizes,
@@ -89,50 +71,23 @@ def forward(
 
 
 def backward(
-    d_out: Tensor,
-    d_last_state: Tensor | None,
-    u: Tensor,
-    delta: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None,
-    z: Tensor | None,
-    delta_bias: Tensor | None,
-    initial_state: Tensor | None,
-    delta_softplus: bool,
-    discretization: str,
-    reverse: bool,
-    chunk_states: Tensor,
-) -> dict[str, Tensor]:
-    """The gradient of every argument that was given, by its name."""
+    d_out: Tensor, d_last_state: Tensor | None, tensors: Tensors, options: Options, chunk_states: Tensor
+) -> Tensors:
+    """The gradient of every tensor that was given."""
+    u, delta, A, B, C, D, z, delta_bias, initial_state = tensors
     work = _Work(u, A, B, C, _BACKWARD_STATES)
-    gradients = {"u": torch.empty_like(u), "delta": torch.empty_like(delta)}
-    if z is not None:
-        gradients["z"] = torch.empty_like(z)
-    partial = {
-        "A": work.states(),
-        "B": work.states() if B.ndim == 2 else work.tokens(),
-        "C": work.states() if C.ndim == 2 else work.tokens(),
-        "D": work.channels(),
-        "delta_bias": work.channels(),
-    }
-    d_initial_state = A.new_empty(*u.shape[:2], A.shape[1])
-    matrices = {"B": B, "C": C}
+    d_u, d_delta, d_z = torch.empty_like(u), torch.empty_like(delta), None if z is None else torch.empty_like(z)
+    d_state = A.new_empty(*u.shape[:2], A.shape[1])
+    sums_A, sums_D, sums_bias = work.states(), work.channels(), work.channels()
+    sums_B, sums_C = (work.states() if matrix.ndim == 2 else work.tokens() for matrix in (B, C))
     B, C = _with_groups(B), _with_groups(C)
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
-    how = {
-        "STEP": DISCRETIZATIONS[discretization].step,
-        "SOFTPLUS": delta_softplus,
-        "REVERSE": reverse,
-        "POSITION": _position(d_out, u, delta, B, C, z, *gradients.values(), partial["B"].mT, partial["C"].mT),
-        "UNROLL": _BACKWARD_UNROLL,
-    }
+    how = _how(options, _BACKWARD_UNROLL, d_out, u, delta, B, C, z, d_u, d_delta, d_z, sums_B.mT, sums_C.mT)
     d_end = None if d_last_state is None else d_last_state.transpose(1, 2).contiguous()
     with on_device(u):
         if work.segments > 1:
             starts, products = work.states(), work.states()
-            kernels.start_of_segment[work.grid](
+            triton_backward.start_of_segment[work.grid](
                 *(d_out, delta, A, C, z, delta_bias, starts, products),
                 *_strides(d_out, delta, C, z),
                 *work.sizes,
@@ -141,50 +96,37 @@ def backward(
                 **how,
             )
             d_end = work.join(d_end, starts, products, backwards=True)
-        kernels.backward[work.grid](
+        triton_backward.backward[work.grid](
             *(d_out, u, delta, A, B, C, D, z, delta_bias, chunk_states, d_end),
-            *(gradients["u"], gradients["delta"], gradients.get("z"), *partial.values(), d_initial_state),
-            *_strides(d_out, u, delta, B, C, z, gradients["u"], gradients["delta"], gradients.get("z")),
+            *(d_u, d_delta, d_z, sums_A, sums_B, sums_C, sums_D, sums_bias, d_state),
+            *_strides(d_out, u, delta, B, C, z, d_u, d_delta, d_z),
             *work.sizes,
             *A.stride(),
-            *d_initial_state.stride()[1:],
+            *d_state.stride()[1:],
             **work.constants("GROUP_B", "GROUP_C"),
             **how,
-            SLOPES=DISCRETIZATIONS[discretization].slopes,
+            SLOPES=DISCRETIZATIONS[options.discretization].slopes,
             CHUNK=CHUNK,
         )
-    gradients["A"] = _sum_of_states(partial["A"])
-    for name, matrix in matrices.items():
-        total = _sum_of_states(partial[name]) if matrix.ndim == 2 else work.sum_of_blocks(partial[name], matrix)
-        gradients[name] = torch.empty_like(matrix).copy_(total) if matrix.ndim > 2 else total.to(matrix.dtype)
-    gradients |= {
-        name: partial[name].sum((0, 1)) for name, t in (("D", D), ("delta_bias", delta_bias)) if t is not None
-    }
-    if initial_state is not None:
-        gradients["initial_state"] = d_initial_state
-    return gradients
+    return Tensors(
+        u=d_u,
+        delta=d_delta,
+        A=_sum_of_states(sums_A),
+        B=work.sum_of_matrix(sums_B, tensors.B),
+        C=work.sum_of_matrix(sums_C, tensors.C),
+        D=None if D is None else sums_D.sum((0, 1)),
+        z=d_z,
+        delta_bias=None if delta_bias is None else sums_bias.sum((0, 1)),
+        initial_state=None if initial_state is None else d_state,
+    )
 
 
-def warm_up(
-    u: Tensor,
-    delta: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None = None,
-    z: Tensor | None = None,
-    delta_bias: Tensor | None = None,
-    initial_state: Tensor | None = None,
-    *,
-    delta_softplus: bool = False,
-    discretization: str = "mamba",
-    reverse: bool = False,
-) -> None:
+def warm_up(tensors: Tensors, options: Options) -> None:
     """Run a scan and its gradient once for nothing, so that no later one of these shapes waits for the compiler."""
-    arguments = (u, delta, A, B, C, D, z, delta_bias, initial_state, delta_softplus, discretization, reverse)
+    u, A = tensors.u, tensors.A
     chunk_states = A.new_empty(u.shape[0], _parts(u.shape[2], CHUNK), A.shape[1], u.shape[1])
-    out, last_state = forward(*arguments, chunk_states)
-    backward(torch.zeros_like(out), torch.zeros_like(last_state), *arguments, chunk_states)
+    out, last_state = forward(tensors, options, chunk_states)
+    backward(torch.zeros_like(out), torch.zeros_like(last_state), tensors, options, chunk_states)
 
 
 class _Work:
@@ -194,8 +136,8 @@ class _Work:
         self.batch, self.D, self.L = u.shape
         self.N = A.shape[1]
         self.like = A
-        groups = [_groups(B), _groups(C)]
-        group = max(self.D // lcm(*(g or 1 for g in groups)), 1)  # channels that share both B and C
+        groups_B, groups_C = groups(B), groups(C)
+        group = max(self.D // lcm(groups_B or 1, groups_C or 1), 1)  # channels that share both B and C
         rows = _power_of_two(self.N)
         block = min(max(states_per_warp // rows, 4), _power_of_two(group))
         self.blocks = self.D // group * _parts(group, block)
@@ -209,8 +151,8 @@ class _Work:
             "N": self.N,
             "GROUP": group,
             "BLOCK_D": block,
-            "GROUP_B": self.D // groups[0] if groups[0] else 0,
-            "GROUP_C": self.D // groups[1] if groups[1] else 0,
+            "GROUP_B": self.D // groups_B if groups_B else 0,
+            "GROUP_C": self.D // groups_C if groups_C else 0,
         }
         self._options = {"num_warps": max(1, rows * block // states_per_warp), **_OPTIONS}
 
@@ -230,16 +172,18 @@ class _Work:
         """Room for one sum per block of channels, token and state."""
         return self.like.new_empty(self.batch, self.blocks, self.L, self.N)
 
-    def sum_of_blocks(self, partial: Tensor, matrix: Tensor) -> Tensor:
-        """The gradient of a B or C that varies with the token: PyTorch adds the partial sums in a fixed order."""
-        groups = _groups(matrix)
-        total = partial.view(self.batch, groups, self.blocks // groups, self.L, self.N).sum(2)
-        return total.transpose(2, 3).view_as(matrix) if matrix.ndim == 4 else total[:, 0].transpose(1, 2)
+    def sum_of_matrix(self, partial: Tensor, matrix: Tensor) -> Tensor:
+        """The gradient of B or C: PyTorch adds the partial sums in a fixed order."""
+        if matrix.ndim == 2:
+            return _sum_of_states(partial).to(matrix.dtype)
+        total = partial.view(self.batch, groups(matrix), -1, self.L, self.N).sum(2)
+        total = total.transpose(2, 3).view_as(matrix) if matrix.ndim == 4 else total[:, 0].transpose(1, 2)
+        return torch.empty_like(matrix).copy_(total)
 
     def join(self, start: Tensor | None, ends: Tensor, products: Tensor, backwards: bool) -> Tensor:
         """The state with which each segment begins, from what it makes of zero and the product of its α."""
         size, block = self.N * self.D, 128
-        kernels.join_segments[(_parts(size, block), self.batch)](
+        triton_forward.join_segments[(_parts(size, block), self.batch)](
             *(start, ends, products, size),
             SEGMENTS=self.segments,
             BACKWARDS=backwards,
@@ -254,11 +198,6 @@ def _sum_of_states(partial: Tensor) -> Tensor:
     return partial.sum((0, 1)).T.contiguous()
 
 
-def _groups(matrix: Tensor) -> int:
-    """0 for a constant matrix (D, N), 1 for one per token (batch, N, L), G for (batch, G, N, L)."""
-    return matrix.shape[1] if matrix.ndim == 4 else matrix.ndim - 2
-
-
 def _with_groups(matrix: Tensor) -> Tensor:
     """B or C with a dimension for the group, unless it is constant."""
     return matrix.unsqueeze(1) if matrix.ndim == 3 else matrix
@@ -268,10 +207,16 @@ def _strides(*tensors: Tensor | None) -> list[tuple[int, ...]]:
     return [() if tensor is None else tensor.stride() for tensor in tensors]
 
 
-def _position(*tensors: Tensor | None) -> Any:
-    """The type that counts tokens, wide enough for the offset of the last one."""
+def _how(options: Options, unroll: int, *tensors: Tensor | None) -> dict[str, Any]:
+    """What else a kernel is compiled for; POSITION counts tokens, and reaches the last one of all these tensors."""
     reach = max(abs(t.stride(-1)) * t.shape[-1] for t in tensors if t is not None)
-    return tl.int32 if reach < 2**31 - CHUNK else tl.int64
+    return {
+        "STEP": DISCRETIZATIONS[options.discretization].step,
+        "SOFTPLUS": options.delta_softplus,
+        "REVERSE": options.reverse,
+        "POSITION": tl.int32 if reach < 2**31 - CHUNK else tl.int64,
+        "UNROLL": unroll,
+    }
 
 
 def _parts(whole: int, part: int) -> int:

@@ -1,44 +1,92 @@
-"""Semantic segmentation as the engine sees it: data, model, loss and metrics."""
+"""Semantic segmentation: data, model, loss and metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from timm.data import resolve_data_config
 from torch import Tensor, nn
 
-from ..data.ade20k import ade20k
-from ..data.batches import Batch
-from ..data.mask_transforms import ForEvaluation, ForTraining
-from ..data.masks import UNLABELLED, MaskedImages, masked_folder
-from ..models import Diagnosis, diagnose, save
-from ..models.segmenter import Segmenter
-from ..support.ranges import check
-from .classification import model_of
-from .config import Config, DataConfig, SegmentationConfig
-from .evaluation import Evaluation
-from .metrics import METRICS, Gather
+from ...data.ade20k import ade20k
+from ...data.batches import Batch
+from ...data.mask_transforms import ForEvaluation, ForTraining
+from ...data.masks import UNLABELLED, MaskedImages, masked_folder
+from ...models import Diagnosis, Segmenter, diagnose, save
+from ...models.vision_mamba import Width
+from ...support.ranges import Range
+from ..metrics import METRICS, Gather
+from .base import DataSet, Evaluation, Scale, backbone_of, open_data
 
-BATCH_SIZE = 8
-"""Images that `tustin eval` loads together."""
+if TYPE_CHECKING:
+    from ..config import Config, DataConfig
+
+__all__ = ["DATA", "NAME", "Segmentation", "SegmentationConfig", "SegmentationMeter", "evaluation_of", "segment"]
+
+NAME = Segmenter.task
+
+
+def _ade20k(data: DataConfig, training: bool) -> MaskedImages:
+    assert data.path is not None
+    return ade20k(data.path, training)
+
+
+def _masks(data: DataConfig, training: bool) -> MaskedImages:
+    assert data.path is not None
+    return masked_folder(data.path, training, unlabelled=data.unlabelled)
+
+
+_READ = {"path", "num_classes", "seed", "workers", "skip_corrupt", "in_memory"}
+_AT_PATH = "images/ and annotations/ are"
+DATA = {
+    "ade20k": DataSet(_ade20k, _READ, {"flip", "repeats"}, _AT_PATH),
+    "masks": DataSet(_masks, {*_READ, "unlabelled"}, {"flip", "repeats"}, _AT_PATH),
+}
+
+
+@dataclass
+class SegmentationConfig:
+    """Semantic segmentation; crops have the side model.img_size."""
+
+    long_side: Annotated[int, Range(1, 2**16)] = 2048
+    """Largest long side of an image before it is scaled at random, and in evaluation."""
+    short_side: Annotated[int, Range(1, 2**16)] = 512
+    """Largest short side; an image is resized, in its proportions, until it meets one of the two."""
+    min_scale: Scale = 0.5
+    """Smallest random scale in training."""
+    max_scale: Scale = 2.0
+    """Largest random scale in training."""
+    category_ratio: Annotated[float, Range(0, 1, above=True)] = 0.75
+    """Largest share of one class among the labelled pixels of a training crop; after ten tries any crop is taken."""
+    photometric: bool = True
+    """Distort brightness, contrast, saturation and hue of training images at random."""
+    channels: Width | None = None
+    """Width of the UperNet head and of the auxiliary head; by default that of a token."""
+    auxiliary_weight: Annotated[float, Range(0, 100)] = 0.4
+    """Weight of the auxiliary head's loss."""
+    window: Literal["whole", "slide"] = "whole"
+    """Evaluate an image as a whole, or in windows of side model.img_size whose logits are averaged."""
+    window_stride: Annotated[int, Range(1, 2**16)] = 341
+    """Pixels between windows."""
 
 
 class Segmentation:
-    """The task of a config; it implements `engine.Task`."""
+    """The task of a config; it implements `Task`."""
 
-    primary = METRICS["miou"]
+    metrics = ("miou", "pixel_accuracy")
+    primary = METRICS[metrics[0]]
 
     def __init__(self, config: Config) -> None:
         self.settings, self.smoothing = config.segmentation, config.optim.smoothing
-        train, held_out = open_data(config.data, training=True), open_data(config.data, training=False)
+        train, held_out = (open_data(NAME, DATA, config.data, training) for training in (True, False))
         self.class_names = train.classes
-        vim = model_of(config, num_classes=0)
+        vim = backbone_of(config, num_classes=0)
         self.model = Segmenter(vim, len(self.class_names), self.settings.channels)
         self.train_data = _for_training(train, config, vim)
-        self.eval_data = for_evaluation(held_out, config.data, self.settings, vim)
+        self.evaluation = evaluation_of(self.model, held_out, config.data, self.settings)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         logits, auxiliary = model(batch["images"])
@@ -51,12 +99,6 @@ class Segmentation:
             logits, masks, ignore_index=UNLABELLED, label_smoothing=self.smoothing, reduction="sum"
         )
         return total / (masks != UNLABELLED).sum().clamp(min=1)
-
-    def predict(self, model: nn.Module, batch: Batch) -> list[Tensor]:
-        return segment_each(model, batch, self.settings)
-
-    def meter(self) -> SegmentationMeter:
-        return SegmentationMeter(self.class_names)
 
     def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
         assert isinstance(model, Segmenter)
@@ -99,23 +141,19 @@ class SegmentationMeter:
         }
 
 
-def evaluation_of(model: Segmenter, data: DataConfig, settings: Mapping[str, Any]) -> Evaluation:
-    """What `tustin eval` needs."""
-    images, own = open_data(data, training=False), settings_of(settings)
-    source = for_evaluation(images, data, own, model.vim)
-    meter = SegmentationMeter(images.classes)
-    return Evaluation(source, images.classes, lambda model, batch: segment_each(model, batch, own), meter)
+def evaluation_of(model: Segmenter, images: MaskedImages, data: DataConfig, settings: SegmentationConfig) -> Evaluation:
+    """Of a model on images, which are resized and normalised for it."""
+    facts = resolve_data_config({}, model=model.vim)
+    prepare = ForEvaluation(facts["mean"], facts["std"], settings.long_side, settings.short_side)
+    return Evaluation(
+        images.prepared(prepare, facts["input_size"][0], data.skip_corrupt, data.in_memory),
+        images.classes,
+        lambda model, batch: _segment_each(model, batch, settings),
+        lambda: SegmentationMeter(images.classes),
+    )
 
 
-def settings_of(settings: Mapping[str, Any]) -> SegmentationConfig:
-    """Those of segmentation among all the settings of a run, by their dotted names."""
-    prefix = "segmentation."
-    own = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
-    check(SegmentationConfig, own, prefix)  # a checkpoint may come from a stranger
-    return SegmentationConfig(**own)
-
-
-def segment_each(model: Any, batch: Batch, settings: SegmentationConfig) -> list[Tensor]:
+def _segment_each(model: Any, batch: Batch, settings: SegmentationConfig) -> list[Tensor]:
     """The class of every pixel of each image, at the size of its mask.
 
     One image after the other: together they would have to be filled up to one size, and a scan sees that.
@@ -131,30 +169,6 @@ def segment(model: Any, image: Tensor, size: tuple[int, ...], settings: Segmenta
     window = model.vim.config["img_size"][0] if settings.window == "slide" else None
     classes: Tensor = model.segment(image, size, window, settings.window_stride)
     return classes
-
-
-def open_data(data: DataConfig, training: bool) -> MaskedImages:
-    """One half of the data that the settings name."""
-    if data.name not in ("ade20k", "masks"):
-        raise ValueError(f"segmentation needs data.name ade20k or masks, got {data.name!r}")
-    if data.path is None:
-        raise ValueError("data.path is missing: --data.path must say where images/ and annotations/ are")
-    images = ade20k(data.path, training) if data.name == "ade20k" else _masks(data, training)
-    if data.num_classes not in (None, len(images.classes)):
-        raise ValueError(f"{data.path!r} has {len(images.classes)} classes, data.num_classes is {data.num_classes}")
-    return images
-
-
-def _masks(data: DataConfig, training: bool) -> MaskedImages:
-    assert data.path is not None
-    return masked_folder(data.path, training, unlabelled=data.unlabelled)
-
-
-def for_evaluation(images: MaskedImages, data: DataConfig, settings: SegmentationConfig, vim: Any) -> MaskedImages:
-    """The held-out images, resized and normalised for the model."""
-    facts = resolve_data_config({}, model=vim)
-    prepare = ForEvaluation(facts["mean"], facts["std"], settings.long_side, settings.short_side)
-    return images.prepared(prepare, facts["input_size"][0], data.skip_corrupt, data.in_memory)
 
 
 def _for_training(images: MaskedImages, config: Config, vim: Any) -> MaskedImages:

@@ -1,4 +1,4 @@
-"""Our own checkpoints: one safetensors file that holds the weights and all that is needed to build the model again.
+"""Checkpoints: ours, one safetensors file with the weights and all that builds the model again, and those of others.
 
 A model for another task than classification is made of a Vision Mamba, `vim`, and what its `config` says besides the
 "backbone": the class builds it again as `Class(vim, **config)`.
@@ -16,21 +16,15 @@ import timm
 import torch
 from torch import nn
 
-from ..support.files import replacing
-from .header import DATA, FORMAT, check_dtypes, class_of, own_arguments
-from .vim import VisionMamba
-from .weights import (
-    CheckpointError,
-    Weights,
-    check_discretization,
-    digest,
-    fit,
-    insist_on_names_and_shapes,
-    read,
-    unwrapped,
-)
+from ...support.files import replacing
+from ..vision_mamba import VisionMamba, plain_model, unwrapped
+from .fitting import LoadReport, check_discretization, fit
+from .header import DATA, FORMAT, MODELS, own_arguments
+from .hub import download, is_repository
+from .matching import CheckpointError, check_dtypes, insist_on_names_and_shapes
+from .reading import Weights, digest, read
 
-__all__ = ["describe", "load", "save"]
+__all__ = ["CheckpointError", "LoadReport", "describe", "load", "load_checkpoint", "save"]
 
 
 def save(
@@ -56,12 +50,12 @@ def save(
     elif len(class_names) != plain.num_classes:
         raise ValueError(f"{len(class_names)} class names were given for a model of {plain.num_classes} classes")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in plain.state_dict().items()}
-    from .. import __version__
+    from ... import __version__
 
     description = {
         "format": FORMAT,
         "tustin": __version__,
-        "task": getattr(plain, "task", "classification"),
+        "task": plain.task,
         "architecture": pretrained_cfg.get("architecture"),
         "discretization": plain.config["discretization"],
         "config": plain.config,
@@ -94,18 +88,51 @@ def load(path: str | Path, *, allow_other_discretization: bool = False, **overri
     told = _description_of(weights)
     config = told["config"]
     check_discretization(overrides.get("discretization", config["discretization"]), weights, allow_other_discretization)
-    if told["task"] == "classification":
+    kind = MODELS[told["task"]]
+    if kind is VisionMamba:
         vim = _build(told, config | overrides)
         vim.to(weights.tensors["pos_embed"].dtype)
         fit(vim, weights, allow_other_discretization=allow_other_discretization)
         return vim.eval()
     with torch.device("meta"):  # nothing of the size that the header says is made before the tensors agree
-        skeleton = class_of(told["task"])(_build(told, config["backbone"]), **own_arguments(config))
+        skeleton = kind(_build(told, config["backbone"]), **own_arguments(config))
     insist_on_names_and_shapes(skeleton, weights.tensors, weights.source)
     _insist_on_dtypes(skeleton, weights)
-    model = class_of(told["task"])(_build(told, config["backbone"] | overrides), **own_arguments(config))
+    model = kind(_build(told, config["backbone"] | overrides), **own_arguments(config))
     model.load_state_dict(weights.tensors)
     return model.eval()
+
+
+def load_checkpoint(
+    model: nn.Module,
+    source: str | Path,
+    *,
+    filename: str | None = None,
+    entry: str | None = None,
+    grid: tuple[int, int] | None = None,
+    allow_other_discretization: bool = False,
+    cache_dir: str | Path | None = None,
+) -> LoadReport:
+    """Put the weights of a file into a Vision Mamba: one of ours, an official one, or a bare state dict.
+
+    Every name and shape must fit. Only three things are adapted, and the report says so: position embeddings are
+    resampled to the model's grid, a head for another number of classes starts anew (with a warning), and the patch
+    embedding follows the number of channels. Of a segmenter or detector, the weights of its Vision Mamba are taken.
+
+    Args:
+        model: A VisionMamba.
+        source: Path of a safetensors or PyTorch file, or a repository of the Hugging Face hub, `owner/name`.
+        filename: Which file of the repository; by default that of the model's `pretrained_cfg`, or the only one.
+        entry: Which entry of a PyTorch file, "model_ema" say; by default the first of "model", "state_dict", and so on.
+        grid: (height, width) in patches of the file's position embedding, where it is not square and does not say.
+        allow_other_discretization: Accept weights that were trained with another rule than the model's.
+        cache_dir: Where downloads are kept; by default where the Hugging Face hub keeps them.
+    """
+    model = plain_model(model)
+    if is_repository(source):
+        source = download(str(source), filename, getattr(model, "pretrained_cfg", {}), cache_dir)
+    weights = read(source, entry).backbone()
+    return fit(model, weights, grid=grid, allow_other_discretization=allow_other_discretization)
 
 
 def describe(path: str | Path) -> dict[str, Any]:
@@ -132,7 +159,7 @@ def _insist_on_dtypes(model: nn.Module, weights: Weights) -> None:
 
 def _build(told: Mapping[str, Any], config: dict[str, Any]) -> VisionMamba:
     names = told["class_names"]
-    if names is not None and told["task"] == "classification" and len(names) != config["num_classes"]:
+    if names is not None and told["task"] == VisionMamba.task and len(names) != config["num_classes"]:
         names = None
     about = {key: tuple(value) if isinstance(value, list) else value for key, value in told["data"].items()}
     about |= {"num_classes": config["num_classes"], "label_names": names}

@@ -1,4 +1,7 @@
-"""Whether PyTorch is transforming the computation: `torch.func`, or forward-mode differentiation."""
+"""Whether PyTorch is transforming the computation: `torch.func`, or forward-mode differentiation.
+
+Both questions are private in PyTorch, because it has no public way to ask them.
+"""
 
 from __future__ import annotations
 

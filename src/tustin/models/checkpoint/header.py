@@ -9,21 +9,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Annotated, Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..support.names import unknown
-from ..support.ranges import Range, check
+from ...support.names import unknown
+from ...support.ranges import Range, check
+from ..detector import Detector
+from ..segmenter import Segmenter
+from ..variants import model_names
+from ..vision_mamba import VisionMamba
+from .matching import check_dtypes, insist_on_names_and_shapes
 
-__all__ = ["DATA", "FORMAT", "check_dtypes", "check_header", "class_of", "own_arguments"]
+__all__ = ["DATA", "FORMAT", "MODELS", "check_header", "own_arguments"]
 
 FORMAT = 1
-TASKS = {"segmentation": (".segmenter", "Segmenter"), "detection": (".detector", "Detector")}
-"""Module and class of the models of other tasks than classification; their attribute `task` has the name."""
-DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+MODELS: dict[str, Any] = {model.task: model for model in (VisionMamba, Segmenter, Detector)}
+"""The class of the models of each task; all but the first are made of a Vision Mamba and heads."""
 NEEDED = ("img_size", "patch_size", "stride", "in_chans", "num_classes", "embed_dim", "depth", "d_state")
 """Arguments of a Vision Mamba that the shapes of its tensors follow from."""
 
@@ -68,22 +71,14 @@ def check_header(told: Any, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     header: dict[str, Any] = {"task": "classification", **told}  # the only one of files that do not say
     check(Header, header)
     _insist_on([field.name for field in dataclasses.fields(Header)], header, "")
-    if header["task"] not in ("classification", *TASKS):
-        raise ValueError(unknown("task", header["task"], ["classification", *TASKS]))
-    from .vim import model_names
-
+    if header["task"] not in MODELS:
+        raise ValueError(unknown("task", header["task"], list(MODELS)))
     if header["architecture"] not in (None, *model_names()):
         raise ValueError(unknown("architecture", header["architecture"], model_names()))
     backbone = _check_config(header)
     _check_data(header["data"], backbone)
     _check_sizes(backbone, tensors)
     return header
-
-
-def class_of(task: str) -> Any:
-    """The class of the models of a task other than classification; only its own module is imported."""
-    module, name = TASKS[task]
-    return getattr(import_module(module, __package__), name)
 
 
 def own_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,26 +88,24 @@ def own_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_config(told: dict[str, Any]) -> dict[str, Any]:
     """The arguments of the Vision Mamba."""
-    from .vim import VisionMamba
-
-    config, classes = told["config"], "num_classes"
+    config, model = told["config"], MODELS[told["task"]]
     backbone = config
-    if told["task"] != "classification":
-        check(class_of(told["task"]).__init__, own_arguments(config), "config.", without=["vim"])
+    if model is not VisionMamba:
+        check(model.__init__, own_arguments(config), "config.", without=["vim"])
         _insist_on(["backbone", "discretization"], config, "config.")
         backbone = config["backbone"]
         if not isinstance(backbone, dict):
             raise ValueError(f"config.backbone must be a mapping, got {backbone!r}")
-        classes = "num_classes" if told["task"] == "segmentation" else "category_ids"
     _insist_on([*NEEDED, "discretization"], backbone, "config.")
-    _insist_on([classes], config, "config.")
+    _insist_on([model.classes], config, "config.")
     check(VisionMamba.__init__, backbone, "config.", without=["backend"])
     if not isinstance(backbone["img_size"], list):
         raise ValueError(f"config.img_size must be a list of 2 whole numbers, got {backbone['img_size']!r}")
     rules = told["discretization"], config["discretization"], backbone["discretization"]
     if len(set(rules)) != 1:
         raise ValueError(f"it says discretization {rules[0]!r}, but its config {rules[1]!r} and {rules[2]!r}")
-    number = config[classes] if classes == "num_classes" else len(config[classes])
+    classes = config[model.classes]
+    number = classes if isinstance(classes, int) else len(classes)
     names = told["class_names"]
     if names is not None and len(names) != number:
         raise ValueError(f"it has {len(names)} class names for {number} classes")
@@ -132,9 +125,6 @@ def _check_data(data: dict[str, Any], backbone: Mapping[str, Any]) -> None:
 
 def _check_sizes(config: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """Before a model is built, whose size the header alone would decide."""
-    from .vim import VisionMamba
-    from .weights import insist_on_names_and_shapes
-
     start = next((name.removesuffix("pos_embed") for name in tensors if name.endswith("pos_embed")), "")
     inside = {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
     layers = {name.split(".")[1] for name in inside if name.startswith("layers.")}
@@ -144,13 +134,6 @@ def _check_sizes(config: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         skeleton = VisionMamba(**{**config, "discretization": "zoh"})
     insist_on_names_and_shapes(skeleton, inside, "it")
     check_dtypes(skeleton, inside)
-
-
-def check_dtypes(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    for name, wanted in model.state_dict().items():
-        dtype = tensors[name].dtype
-        if dtype not in DTYPES if wanted.is_floating_point() else dtype != wanted.dtype:
-            raise ValueError(f"its tensor {name} is of {dtype}")
 
 
 def _insist_on(names: Sequence[str], values: Mapping[str, Any], prefix: str) -> None:

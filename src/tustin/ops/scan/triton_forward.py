@@ -1,0 +1,196 @@
+"""The selective scan and its gradient for GPUs, blind to the rule, which comes as jit functions.
+
+A program walks one segment of the tokens of one sample, with the states of a block of channels in registers, (N,
+channels). Before each chunk of CHUNK tokens the forward pass keeps the state; from it the backward pass recomputes the
+states inside the chunk, again in registers. Nothing of size (batch, L, D, N) ever exists.
+
+Where samples and channels alone fill a GPU, the segment is the whole sequence. Otherwise there are several, and
+
+    1. every segment by itself: what it makes of a zero state, and the product of its α     (end_of_segment)
+    2. the segments one after the other: the state with which each begins                   (join_segments)
+    3. every segment by itself, from there                                                  (forward)
+
+and so in the other direction for the gradient of the state (start_of_segment, join_segments, backward).
+
+No two programs write to one place, and no sum depends on which program runs first: where many contribute, each writes a
+partial sum of its own. Token k is counted in the direction of the walk; REVERSE only says where it lies in memory.
+Beyond the last token Δ = 0, which leaves the state alone. Offsets are 64 bits wide, but tokens are counted in a type
+POSITION that is narrower where that is enough: it saves many registers.
+"""
+
+import triton
+import triton.language as tl
+
+from .triton_tokens import (
+    NOT_SPECIALIZED,
+    advanced,
+    entries,
+    load_A,
+    load_matrix,
+    load_parameter,
+    program_channels,
+    program_states,
+    read,
+    step_size,
+    write,
+)
+
+
+@triton.jit(do_not_specialize=NOT_SPECIALIZED)
+def end_of_segment(
+    u,
+    delta,
+    A,
+    B,
+    delta_bias,
+    ends,
+    products,
+    u_strides,
+    delta_strides,
+    B_strides,
+    D,
+    L,
+    segment_length,
+    A_d,
+    A_n,
+    STEP: tl.constexpr,
+    SOFTPLUS: tl.constexpr,
+    REVERSE: tl.constexpr,
+    POSITION: tl.constexpr,
+    N: tl.constexpr,
+    GROUP: tl.constexpr,
+    GROUP_B: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    UNROLL: tl.constexpr,
+):
+    """What each segment makes of a zero state, and of a one without input: (batch, segments, N, D) both."""
+    d, exists_d = program_channels(GROUP, BLOCK_D)
+    n, exists_n = program_states(N)
+    exists = exists_n & exists_d
+    segment, batch = tl.program_id(1).to(POSITION), tl.program_id(2).to(tl.int64)
+    L = L.to(POSITION)
+    u += batch * u_strides[0] + d * u_strides[1]
+    delta += batch * delta_strides[0] + d * delta_strides[1]
+    B = load_matrix(B, B_strides, batch, d, n, exists, GROUP_B)
+    bias = load_parameter(delta_bias, d, exists_d)
+    a, inverse_a = load_A(A, d, n, exists, A_d, A_n)
+
+    h, product = tl.zeros(a.shape, tl.float32), tl.full(a.shape, 1.0, tl.float32)
+    first = segment * segment_length
+    for k0 in range(first, tl.minimum(first + segment_length, L), UNROLL):
+        for j in tl.static_range(UNROLL):
+            u_k = read(u, k0 + j, L, u_strides[2], exists_d, REVERSE)
+            raw = read(delta, k0 + j, L, delta_strides[2], exists_d, REVERSE) + bias
+            B_k = entries(B, B_strides, k0 + j, L, exists_n, REVERSE, GROUP_B)
+            growth, beta = STEP(step_size(raw, k0 + j, L, SOFTPLUS), a, inverse_a)
+            h = advanced(h, growth, beta, u_k, B_k)
+            product += growth * product
+    place = ((batch * tl.num_programs(1) + segment) * N + n) * D + d
+    tl.store(ends + place, h, mask=exists)
+    tl.store(products + place, product, mask=exists)
+
+
+@triton.jit
+def join_segments(start, ends, products, size, SEGMENTS: tl.constexpr, BACKWARDS: tl.constexpr, BLOCK: tl.constexpr):
+    """Replaces what each segment makes of zero, (batch, segments, size), by the state with which it begins."""
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    batch, exists = tl.program_id(1).to(tl.int64), i < size
+    h = tl.zeros([BLOCK], tl.float32)
+    if start is not None:
+        h = tl.load(start + batch * size + i, mask=exists)
+    for s in range(SEGMENTS):
+        place = (batch * SEGMENTS + (SEGMENTS - 1 - s if BACKWARDS else s)) * size + i
+        end = tl.load(ends + place, mask=exists)
+        product = tl.load(products + place, mask=exists)
+        tl.store(ends + place, h, mask=exists)
+        h = product * h + end
+
+
+@triton.jit(do_not_specialize=NOT_SPECIALIZED)
+def forward(
+    u,
+    delta,
+    A,
+    B,
+    C,
+    D_skip,
+    z,
+    delta_bias,
+    start,
+    out,
+    last_state,
+    chunk_states,
+    u_strides,
+    delta_strides,
+    B_strides,
+    C_strides,
+    z_strides,
+    out_strides,
+    D,
+    L,
+    segment_length,
+    A_d,
+    A_n,
+    state_d,
+    state_n,
+    STEP: tl.constexpr,
+    SOFTPLUS: tl.constexpr,
+    REVERSE: tl.constexpr,
+    POSITION: tl.constexpr,
+    N: tl.constexpr,
+    GROUP: tl.constexpr,
+    GROUP_B: tl.constexpr,
+    GROUP_C: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    CHUNK: tl.constexpr,
+    UNROLL: tl.constexpr,
+):
+    """Output, last state (batch, D, N), and the state before each chunk (batch, chunks, N, D).
+
+    `start` (batch, segments, N, D) are the states with which the segments begin. UNROLL tokens are loaded at once, so
+    that the memory is at work on all of them.
+    """
+    d, exists_d = program_channels(GROUP, BLOCK_D)
+    n, exists_n = program_states(N)
+    exists = exists_n & exists_d
+    segment, batch = tl.program_id(1).to(POSITION), tl.program_id(2).to(tl.int64)
+    L = L.to(POSITION)
+    u += batch * u_strides[0] + d * u_strides[1]
+    delta += batch * delta_strides[0] + d * delta_strides[1]
+    out += batch * out_strides[0] + d * out_strides[1]
+    if z is not None:
+        z += batch * z_strides[0] + d * z_strides[1]
+    B = load_matrix(B, B_strides, batch, d, n, exists, GROUP_B)
+    C = load_matrix(C, C_strides, batch, d, n, exists, GROUP_C)
+    skip, bias = load_parameter(D_skip, d, exists_d), load_parameter(delta_bias, d, exists_d)
+    a, inverse_a = load_A(A, d, n, exists, A_d, A_n)
+
+    h = tl.zeros(a.shape, tl.float32)
+    if start is not None:
+        h = tl.load(start + ((batch * tl.num_programs(1) + segment) * N + n) * D + d, mask=exists, other=0.0)
+    first = segment * segment_length
+    for k0 in range(first, tl.minimum(first + segment_length, L), UNROLL):
+        if chunk_states is not None and k0 % CHUNK == 0:
+            place = ((batch * tl.cdiv(L, CHUNK) + k0 // CHUNK) * N + n) * D + d
+            tl.store(chunk_states + place, h, mask=exists)
+        tokens = ()
+        for j in tl.static_range(UNROLL):
+            u_k = read(u, k0 + j, L, u_strides[2], exists_d, REVERSE)
+            raw = read(delta, k0 + j, L, delta_strides[2], exists_d, REVERSE) + bias
+            z_k = read(z, k0 + j, L, z_strides[2], exists_d, REVERSE) if z is not None else u_k
+            tokens += ((u_k, raw, z_k),)
+        results = ()
+        for j in tl.static_range(UNROLL):
+            u_k, raw, z_k = tokens[j]
+            B_k = entries(B, B_strides, k0 + j, L, exists_n, REVERSE, GROUP_B)
+            C_k = entries(C, C_strides, k0 + j, L, exists_n, REVERSE, GROUP_C)
+            growth, beta = STEP(step_size(raw, k0 + j, L, SOFTPLUS), a, inverse_a)
+            h = advanced(h, growth, beta, u_k, B_k)
+            y = tl.sum(h * C_k, 0, keep_dims=True) + skip * u_k
+            if z is not None:
+                y *= z_k * tl.sigmoid(z_k)
+            results += (y,)
+        for j in tl.static_range(UNROLL):
+            write(out, k0 + j, L, out_strides[2], exists_d, results[j], REVERSE)
+    if segment == tl.num_programs(1) - 1:
+        tl.store(last_state + batch * D * N + d * state_d + n * state_n, h, mask=exists)

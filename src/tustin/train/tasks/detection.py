@@ -1,0 +1,115 @@
+"""Object detection and instance segmentation: data, model, losses and COCO's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from ...data.batches import Batch
+from ...data.coco import Coco, as_results, coco, large_scale_jitter
+from ...models import Detector, Diagnosis, diagnose, save
+from ...models.detector import Boxes
+from ...models.vision_mamba import Width
+from ..average_precision import coco_figures
+from ..metrics import METRICS, Gather
+from .base import DataSet, Evaluation, Scale, backbone_of, open_data
+
+if TYPE_CHECKING:
+    from ..config import Config, DataConfig
+
+__all__ = ["DATA", "NAME", "Detection", "DetectionConfig", "DetectionMeter", "evaluation_of"]
+
+NAME = Detector.task
+
+
+def _coco(data: DataConfig, training: bool) -> Coco:
+    assert data.path is not None
+    return coco(data.path, training, data.skip_corrupt)
+
+
+_READ = {"path", "num_classes", "seed", "workers", "skip_corrupt"}
+DATA = {"coco": DataSet(_coco, _READ, {"flip", "repeats"}, "train2017/, val2017/ and annotations/ are")}
+
+
+@dataclass
+class DetectionConfig:
+    """Object detection and instance segmentation; training images have the side model.img_size."""
+
+    min_scale: Scale = 0.1
+    """Smallest random size of an image in training, as a share of that side."""
+    max_scale: Scale = 2.0
+    """Largest random size; what is too large is cropped, what is too small filled up."""
+    channels: Width = 256
+    """Width of the feature pyramid and of the heads' convolutions."""
+    hidden: Width = 1024
+    """Width of the linear layer of each stage of the cascade."""
+    proposals: Boxes = 1000
+    """Boxes of an image that the cascade looks at."""
+    samples: Boxes = 512
+    """How many of them it is trained on."""
+
+
+class Detection:
+    """The task of a config; it implements `Task`."""
+
+    metrics = ("box_ap75", "box_ap", "box_ap50", "mask_ap75", "mask_ap", "mask_ap50")
+    primary = METRICS[metrics[0]]
+
+    def __init__(self, config: Config) -> None:
+        train, held_out = (open_data(NAME, DATA, config.data, training) for training in (True, False))
+        if (train.classes, train.category_ids) != (held_out.classes, held_out.category_ids):
+            raise ValueError(f"the categories of train2017 and val2017 in {config.data.path!r} differ")
+        self.class_names = train.classes
+        heads = asdict(config.detection)
+        scale = heads.pop("min_scale"), heads.pop("max_scale")
+        self.model = Detector(backbone_of(config, num_classes=0), train.category_ids, **heads)
+        side, mean = self.model.transform.min_size[0], self.model.transform.image_mean
+        self.train_data = replace(train, jitter=large_scale_jitter(side, mean, scale, config.augment.flip))
+        self.evaluation = evaluation_of(self.model, held_out, config.data)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        losses = model(batch["images"], batch["targets"])
+        return torch.stack(list(losses.values())).sum()
+
+    def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
+        assert isinstance(model, Detector)
+        images, _ = model.transform(batch["images"])
+        return diagnose(model.vim, images.tensors)
+
+    def save(self, model: nn.Module, path: Path, metadata: Mapping[str, Any]) -> None:
+        save(model, path, class_names=self.class_names, metadata=metadata)
+
+
+class DetectionMeter:
+    """COCO's twelve figures for boxes and for masks, in percent."""
+
+    def __init__(self, data: Coco) -> None:
+        self.data = data
+        self.found: dict[int, list[dict[str, Any]]] = {}
+
+    def update(self, output: list[dict[str, Tensor]], batch: Batch) -> None:
+        for detections, target in zip(output, batch["targets"], strict=True):
+            image = target["image_id"]
+            self.found[image] = as_results(detections, image, self.data.category_ids)
+
+    def result(self, gather: Gather) -> dict[str, Any]:
+        found = dict(gather(list(self.found.items())))  # by image, so that none counts twice
+        figures = coco_figures(self.data.annotations, chain.from_iterable(found.values()), found)
+        if Detection.primary.name not in figures:
+            raise ValueError(f"there is no object in the {len(found)} images to evaluate on")
+        return figures
+
+
+def evaluation_of(model: Detector, images: Coco, data: DataConfig, settings: object = None) -> Evaluation:
+    """Of a model on images, of which none of its settings changes anything."""
+    if images.category_ids != model.config["category_ids"]:
+        raise ValueError(f"the categories in {data.path!r} have other numbers than those the model was trained on")
+    return Evaluation(
+        images, images.classes, lambda model, batch: model(batch["images"]), lambda: DetectionMeter(images)
+    )
