@@ -41,6 +41,15 @@ def test_columns_are_obeyed_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " ".join(" ".join(line[8:50] for line in lines[2:-1]).split()).count("[bold]words[/bold]") == 20
 
 
+def test_a_long_path_is_folded_and_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    path = "/a/folder" * 10 + ".png"
+    table = terminal.table(["image", "number"], words=["image"])
+    table.add_row(path, "1")
+    drawn = terminal.drawn(lambda console: console.print(table))
+    assert path in "".join(line.split()[0] for line in drawn.splitlines())
+
+
 def test_a_terminal_has_the_width_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_terminal(monkeypatch)
     assert terminal.console().width < terminal.UNLIMITED

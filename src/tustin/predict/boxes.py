@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,8 +19,12 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 
 from ..data.coco import as_results
 from ..data.pictures import UnreadableError, mode_for, read_image
+from ..report import terminal
 from . import names_for
 from .drawing import colours, write_png
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 ENDING = "-objects.png"
 OPACITY = 0.5
@@ -69,16 +73,9 @@ def facts(about: dict[str, Any], results: list[dict[str, Any]], failed: list[dic
     return list(chain.from_iterable(result["results"] for result in results))
 
 
-def render(results: list[dict[str, Any]]) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column("image", overflow="fold")
-    table.add_column("object")
-    table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("left, top, right, bottom", justify="right", no_wrap=True)
-    table.add_column("picture", overflow="fold")
+def render(results: list[dict[str, Any]]) -> Table:
+    header = ("image", "object", "score", "left, top, right, bottom", "picture")
+    table = terminal.table(header, words=["image", "object", "picture"])
     for result in results:
         table.add_section()
         for rank, one in enumerate(result["objects"] or [None]):

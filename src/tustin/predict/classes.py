@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from timm.data import create_transform, resolve_model_data_config
 
 from ..data.pictures import UnreadableError, mode_for, read_image
+from ..report import terminal
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def predict(
@@ -54,14 +58,8 @@ def facts(about: dict[str, Any], results: list[dict[str, Any]], failed: list[dic
     return {**about, "images": results, "failed": failed}
 
 
-def render(results: list[dict[str, Any]]) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column("image", overflow="fold")
-    table.add_column("class")
-    table.add_column("probability", justify="right", no_wrap=True)
+def render(results: list[dict[str, Any]]) -> Table:
+    table = terminal.table(["image", "class", "probability"], words=["image", "class"])
     for result in results:
         table.add_section()
         for rank, told in enumerate(result["top"]):

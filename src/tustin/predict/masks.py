@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -19,6 +19,7 @@ from ..data.mask_transforms import ForEvaluation
 from ..data.masks import Pixels, values_of
 from ..data.pictures import UnreadableError, mode_for, read_image
 from ..models import describe
+from ..report import terminal
 from ..support.ranges import check
 from ..train.config import DataConfig
 from ..train.evaluation import settings_in
@@ -26,6 +27,9 @@ from ..train.tasks import TASKS
 from ..train.tasks.segmentation import segment
 from . import names_for
 from .drawing import colours, write_png
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 ENDINGS = {"mask": "-mask.png", "overlay": "-overlay.png"}
 OPACITY = 0.55
@@ -69,15 +73,8 @@ def facts(about: dict[str, Any], results: list[dict[str, Any]], failed: list[dic
     return {**about, "images": results, "failed": failed}
 
 
-def render(results: list[dict[str, Any]]) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column("image", overflow="fold")
-    table.add_column("class")
-    table.add_column("share", justify="right", no_wrap=True)
-    table.add_column("overlay", overflow="fold")
+def render(results: list[dict[str, Any]]) -> Table:
+    table = terminal.table(["image", "class", "share", "overlay"], words=["image", "class", "overlay"])
     for result in results:
         table.add_section()
         for rank, told in enumerate(result["classes"]):

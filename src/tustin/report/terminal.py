@@ -59,9 +59,9 @@ def table(header: Sequence[str], words: Collection[str] = (), gap: int = 1) -> T
 
     made = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     names, *others = header
-    made.add_column(names, style="bold", no_wrap=names not in words)
+    made.add_column(names, style="bold", no_wrap=names not in words, overflow="fold")
     for title in others:
-        made.add_column(title, justify="left" if title in words else "right")
+        made.add_column(title, justify="left" if title in words else "right", overflow="fold")  # and lose nothing
     return made
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..data.rle import coco_library
+from ..report import terminal
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["FIGURES", "coco_figures", "table"]
 
@@ -55,15 +59,9 @@ def coco_figures(
     return figures
 
 
-def table(metrics: Mapping[str, float]) -> Any:
+def table(metrics: Mapping[str, float]) -> Table:
     """The figures of an evaluation for a terminal: a row each, boxes beside masks."""
-    from rich import box
-    from rich.table import Table
-
-    rows = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    rows.add_column("%")
-    for kind in ("boxes", "masks"):
-        rows.add_column(kind, justify="right", no_wrap=True)
+    rows = terminal.table(["%", "boxes", "masks"], words=["%"])
     for name, meaning in FIGURES.items():
         values = (metrics.get(f"{kind}_{name}") for kind in ("box", "mask"))
         rows.add_row(meaning, *("no object" if value is None else f"{value:.2f}" for value in values))
