@@ -25,7 +25,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)  ## the scan beside its peers and the limits of the machine; minutes, and nothing else should run
-	$(BIN)/python benchmarks/scan.py
+	$(BIN)/tustin bench scan
 
 # ── builds of the native library for testing ─────────────────────────────────────────────────────────────────────────
 # $(call library,NAME,COMPILER,FLAGS): build/NAME/_native.so, of one level

@@ -1,6 +1,6 @@
 """What the cascade adds to its own first stage: box AP on coloured shapes, over several seeds.
 
-    python benchmarks/cascade.py [--seeds 0 1 2] [--updates 300] [--json cascade.json]
+    python benchmarks/cascade.py [--seeds 0,1,2] [--updates 300] [--json cascade.json]
 
 For each seed a small detector is trained, then evaluated twice with the same weights: as it is, and with the first of
 its three stages alone, whose boxes and scores are then the result. The held-out shapes are the same for all. Takes some
@@ -62,14 +62,14 @@ def compare(seed: int, updates: int, shapes: Path, out: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--seeds", default="0,1,2", help="with commas between them (default: 0,1,2)")
     parser.add_argument("--updates", type=int, default=300, help="updates of each training (default: 300)")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     args = parser.parse_args()
     results = []
     with tempfile.TemporaryDirectory() as folder:
         shapes = write_shapes(Path(folder) / "shapes", train=200, val=100)
-        for seed in args.seeds:
+        for seed in map(int, args.seeds.split(",")):
             result = compare(seed, args.updates, shapes, Path(folder) / f"seed-{seed}")
             results.append(result)
             told = "; ".join(f"{n} {result['first_stage'][n]:.1f} -> {result['cascade'][n]:.1f}" for n in FIGURES)

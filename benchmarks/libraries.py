@@ -38,21 +38,20 @@ class Stopwatch:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("libraries", nargs=2, metavar="LIBRARY")
-    parser.add_argument("--levels", nargs="+", default=["v3"], help="CPU level of both, or of each (default: v3)")
-    parser.add_argument("--turns", type=int, default=40)
+    parser.add_argument("--levels", default="v3", help="CPU level of both, or with a comma of each (default: v3)")
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--shape", type=int, nargs=4, default=[4, 384, 197, 16], metavar=("BATCH", "D", "L", "N"))
-    parser.add_argument(
-        "--rules", nargs="+", default=list(DISCRETIZATIONS), choices=list(DISCRETIZATIONS), metavar="RULE"
-    )
+    parser.add_argument("--discretizations", default=",".join(DISCRETIZATIONS), help="with commas between them")
     args = parser.parse_args()
     torch.set_num_threads(1)
     libraries = [ctypes.CDLL(path) for path in args.libraries]
-    for library, level in zip(libraries, args.levels * (3 - len(args.levels)), strict=True):
+    levels = args.levels.split(",")
+    for library, level in zip(libraries, levels * (3 - len(levels)), strict=True):
         if library.tustin_set_cpu_level(level.encode()):
             raise SystemExit(f"level {level} is not in {library._name}, or not on this CPU")
     print(f"{'rule':8} {'forward':>22} {'backward':>22}")
-    for rule in args.rules:
-        ratios = measured(libraries, rule, args.shape, args.turns)
+    for rule in args.discretizations.split(","):
+        ratios = measured(libraries, rule, args.shape, args.rounds)
         print(
             f"{rule:8} " + " ".join(f"{middle:8.3f} ({low:.3f}-{high:.3f})" for low, middle, high in ratios), flush=True
         )

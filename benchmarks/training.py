@@ -1,6 +1,6 @@
 """What training costs beside the model: loading data and running the engine, as shares of an update.
 
-    python benchmarks/training.py [--updates 20] [--json training.json]
+    python benchmarks/training.py [--updates 20] [--rounds 5] [--json training.json]
 
 ViM-tiny at 32 px with patches of 16, batch 128, images in memory, the augmentation of the recipe cifar100. Three things
 are timed in turns, the same number of updates each: the engine as it trains; forward, backward and optimizer alone on a
@@ -28,7 +28,6 @@ from tustin.support.files import write_text
 from tustin.train import TASKS, Config, RunFolder, Trainer, load_recipe
 from tustin.train.tasks.classification import DATA
 
-ROUNDS = 5
 BATCH = 128
 
 
@@ -44,9 +43,9 @@ def settings(discretization: str, workers: int, out: str) -> Config:
     return load_recipe("cifar100", {**changes, "augment.repeats": 1})
 
 
-def seconds_of_rounds(trainer: Trainer, config: Config, updates: int) -> dict[str, list[float]]:
+def seconds_of_rounds(trainer: Trainer, config: Config, updates: int, rounds: int) -> dict[str, list[float]]:
     """Seconds of one update, a number for each round."""
-    stop = (1 + ROUNDS) * updates
+    stop = (1 + rounds) * updates
     batches = training_batches(trainer.task.train_data, trainer.order, 0, stop, workers=config.data.workers)
     alone = training_batches(trainer.task.train_data, trainer.order, 0, stop)
     kept = {name: part.clone() if isinstance(part, torch.Tensor) else part for name, part in next(alone).items()}
@@ -65,7 +64,7 @@ def seconds_of_rounds(trainer: Trainer, config: Config, updates: int) -> dict[st
 
     found: dict[str, list[float]] = {"engine": [], "model": [], "data": []}
     engine()  # warm
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, step in (("engine", engine), ("model", model), ("data", data)):
             begin = time.perf_counter()
             for _ in range(updates):
@@ -77,18 +76,19 @@ def seconds_of_rounds(trainer: Trainer, config: Config, updates: int) -> dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=10, help="updates a round (default: 10)")
-    parser.add_argument("--discretizations", nargs="+", default=["zoh", "foh", "bil", "pol", "hoh", "rk4"])
+    parser.add_argument("--discretizations", default="zoh,foh,bil,pol,hoh,rk4", help="with commas between them")
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--workers", type=int, default=0, help="processes that load images (default: 0)")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     args = parser.parse_args()
     DATA["cifar100"] = replace(DATA["cifar100"], open=lambda data, training: random_images(training), at_path=None)
     results = []
-    for discretization in args.discretizations:
+    for discretization in args.discretizations.split(","):
         with tempfile.TemporaryDirectory() as out:
             config = settings(discretization, args.workers, out)
             task = TASKS["classification"].make(config)
             trainer = Trainer(config, task, Accelerator(cpu=True), RunFolder(out))
-            found = seconds_of_rounds(trainer, config, args.updates)
+            found = seconds_of_rounds(trainer, config, args.updates, args.rounds)
         middle = {name: statistics.median(seconds) for name, seconds in found.items()}
         shares = [1 - model / engine for model, engine in zip(found["model"], found["engine"], strict=True)]
         result = {

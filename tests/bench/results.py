@@ -1,24 +1,23 @@
-"""A result of the benchmark with numbers made up so that every ratio is known."""
+"""A result of `tustin bench scan` with numbers made up so that every ratio is known."""
 
 from dataclasses import replace
 
 from tustin import DISCRETIZATIONS
-from tustin.bench.options import BACKENDS, Options
-from tustin.bench.scan import Result, plan
-from tustin.bench.timing import Timing
+from tustin.bench.scan import cells, limit_cases
 from tustin.bench.workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell
+from tustin.cli.bench_arguments import BACKENDS
+from tustin.report.measurement import Options, Result
+from tustin.report.timing import Lap, Timing
 
 OPTIONS = Options(
     discretizations=tuple(DISCRETIZATIONS),
     lengths=(64, 197, 785, 6085),
     batch_sizes=(1, 8),
-    dtype="float32",
-    layout="channel-last",
     threads=2,
-    repeats=7,
+    rounds=7,
     backends=BACKENDS,
-    quick=False,
 )
+CELL = Cell("native", "mamba", 8, 197, False, "float32", "channel-last", threads=2)
 MACHINE = {
     "versions": {"tustin": "1.2.3", "python": "3.11.7", "torch": "2.6.0", "numpy": "2.0.0", PEER: "1.2.0"},
     "platform": "Linux",
@@ -29,6 +28,11 @@ MACHINE = {
 }
 UPDATES_PER_SECOND = {"mamba": 5e9, "bil": 8e9}  # on two threads; the other rules 4e9
 SLOWER = {"reference": 30.0, COMPILED: 10.0, PEER: 100.0, PEER_KEEPING: 50.0, GPU_PEER: 2.0}
+LIMITS = {  # 200 GFLOP/s, 110 of them on one thread, and 20 GB/s
+    "gemm": 2 * 1024**3 / 200e9,
+    "gemm_one_thread": 2 * 1024**3 / 110e9,
+    "copy": 2 * 2**26 / 20e9,
+}
 
 
 def seconds(cell: Cell) -> float:
@@ -39,26 +43,43 @@ def seconds(cell: Cell) -> float:
     return forward * (3 if cell.backward else 1) * (1.9 if cell.threads == 1 else 1)
 
 
+def laps(*calls: float, party: int = 0, round: int = 0) -> dict[Lap, float]:
+    return {Lap(party, round, number): call for number, call in enumerate(calls)}
+
+
+def timing(*calls: float) -> Timing:
+    return Timing(laps(*calls))
+
+
+def alone(median: float, party: int, spread: float = 0.0) -> Timing:
+    """With quartiles at that distance from the median, in a party and a round of its own: ratios are of medians."""
+    return Timing(laps(*(median * (1 + step * spread) for step in (-2, -1, 0, 1, 2)), party=party, round=party))
+
+
 def made_up(options: Options = OPTIONS, **changes: object) -> Result:
     """A complete result; `changes` replaces some of its fields."""
-    medians = {cell: seconds(cell) for cell in plan(options)}
+    medians = {cell: seconds(cell) for cell in cells(options)}
+    medians |= {limit: LIMITS[limit.name] for limit in limit_cases(options)}
+    timings = {
+        case: alone(median, place, 0.05 if isinstance(case, Cell) else 0.0)
+        for place, (case, median) in enumerate(medians.items())
+    }
     result = Result(
-        options=options,
+        benchmark="scan",
+        command="tustin bench scan",
         date="2026-01-02",
+        options=options,
         machine=MACHINE,
-        timings={cell: Timing(7, 0.95 * median, median, 1.05 * median) for cell, median in medians.items()},
-        skipped={},
-        limit_timings={  # 200 GFLOP/s, 110 of them on one thread, and 20 GB/s
-            "gemm": Timing(7, 2 * 1024**3 / 200e9, 2 * 1024**3 / 200e9, 2 * 1024**3 / 200e9),
-            "gemm_one_thread": Timing(7, 2 * 1024**3 / 110e9, 2 * 1024**3 / 110e9, 2 * 1024**3 / 110e9),
-            "copy": Timing(7, 2 * 2**26 / 20e9, 2 * 2**26 / 20e9, 2 * 2**26 / 20e9),
-        },
-        compile_seconds=12.0,
+        rounds=7,
+        processes=1,
+        timings=timings,
+        notes={"compile_seconds": 12.0},
     )
     return replace(result, **changes)
 
 
 def without(result: Result, reason: str, keep) -> Result:
     """The result as if the cells that `keep` refuses had been skipped."""
-    kept = {cell: timing for cell, timing in result.timings.items() if keep(cell)}
-    return replace(result, timings=kept, skipped={cell: reason for cell in result.timings if not keep(cell)})
+    lost = {case for case in result.timings if isinstance(case, Cell) and not keep(case)}
+    kept = {case: timing for case, timing in result.timings.items() if case not in lost}
+    return replace(result, timings=kept, skipped={case: reason for case in result.timings if case in lost})

@@ -140,3 +140,27 @@ def write(folder: Path, study: Study) -> Path:
     for result in study.results:
         result.write(result_path(folder, result.discretization, result.seed))
     return folder
+
+
+def interrupted(discretization: str, seed: int) -> Result | None:
+    """A study stopped on its way, in which one rule diverges now and then."""
+    if discretization == "rk4_raw" and seed in (1, 4):
+        return failed(discretization, seed)
+    return None if seed == 9 and discretization != "zoh" else done(discretization, seed)
+
+
+STUDIES: dict[str, Study] = {
+    "complete": study(),
+    "interrupted": study(plan(("zoh", "bil", "rk4_raw")), interrupted),
+    "one seed": study(plan(seeds=1)),
+    "one discretization": study(plan(("zoh",))),
+    "one run": study(plan(("bil",), 1)),
+    "nothing yet": study(run=lambda discretization, seed: None),
+    "all failed": study(plan(("zoh", "rk4_raw"), 3), failed),
+    "no baseline": study(plan(("bil", "pol"), 3)),
+    "equal": with_gains([0.0] * 6),
+    "as in the paper": study(plan(recipe="cifar100")),
+    "segmentation": with_gains([1.0, 2.0, 1.5, 2.5, 3.0], metric="miou", recipe="ade20k-vim-tiny"),
+    "detection": with_gains([1.0, 2.0, 1.5, 2.5, 3.0], metric="box_ap75", recipe="coco-vim-tiny"),
+    "lower is better": with_gains([-0.1, -0.2, -0.15, -0.2, -0.3], metric="loss", threshold=0.05),
+}

@@ -13,51 +13,19 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from tustin.report.paper_figures import PAPER
-from tustin.study import Result, Study
+from tustin.report.formats import as_latex, as_markdown, escape_latex
+from tustin.study import Study
 from tustin.study.report import print_tables, write_report
 from tustin.study.stats import analyse
 from tustin.study.tables import (
-    NOTHING,
-    failures_table,
-    paper_table,
     results_table,
-    runs_table,
-    settings_table,
     significance_table,
 )
-from tustin.study.texts import as_latex, as_markdown, escape_latex
-from tustin.study.wording import headline, limits
-from tustin.train import METRICS, load_recipe
 
-from .studies import ENVIRONMENT, PAPER_DISCRETIZATIONS, done, failed, plan, study, with_gains, write
+from .studies import ENVIRONMENT, STUDIES, done, failed, plan, study, write
 
 FILES = {"report.html", "report.md", "report.json", "report.tex", "runs.csv", "discretizations.csv"}
 HOSTILE = '<img src=x onerror=alert(1)> & "quoted" | `code` $x_1$ 100% \\end{table} </script>'
-
-
-def interrupted(discretization: str, seed: int) -> Result | None:
-    """A study stopped on its way, in which one rule diverges now and then."""
-    if discretization == "rk4_raw" and seed in (1, 4):
-        return failed(discretization, seed)
-    return None if seed == 9 and discretization != "zoh" else done(discretization, seed)
-
-
-STUDIES: dict[str, Study] = {
-    "complete": study(),
-    "interrupted": study(plan(("zoh", "bil", "rk4_raw")), interrupted),
-    "one seed": study(plan(seeds=1)),
-    "one discretization": study(plan(("zoh",))),
-    "one run": study(plan(("bil",), 1)),
-    "nothing yet": study(run=lambda discretization, seed: None),
-    "all failed": study(plan(("zoh", "rk4_raw"), 3), failed),
-    "no baseline": study(plan(("bil", "pol"), 3)),
-    "equal": with_gains([0.0] * 6),
-    "as in the paper": study(plan(recipe="cifar100")),
-    "segmentation": with_gains([1.0, 2.0, 1.5, 2.5, 3.0], metric="miou", recipe="ade20k-vim-tiny"),
-    "detection": with_gains([1.0, 2.0, 1.5, 2.5, 3.0], metric="box_ap75", recipe="coco-vim-tiny"),
-    "lower is better": with_gains([-0.1, -0.2, -0.15, -0.2, -0.3], metric="loss", threshold=0.05),
-}
 
 
 @pytest.fixture(params=STUDIES)
@@ -125,7 +93,7 @@ def test_json_is_strict_and_complete(tmp_path: Path) -> None:
     facts = json.loads((folder / "report.json").read_text(encoding="utf-8"), parse_constant=refuse)
     assert facts["plan"]["discretizations"] == ["zoh", "bil"]
     assert facts["comparisons"][0]["verdict"] == "cannot be concluded"
-    assert facts["runs"][0]["metrics"] == {"top1": 95.0, "loss": None}
+    assert facts["runs"][0]["metrics"] == {"top1": 95.0, "loss": "nan"}
     assert facts["limits"]
 
 
@@ -172,202 +140,6 @@ def test_the_page_needs_no_network(tmp_path: Path) -> None:
     assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=", page)
     assert page.count("plotly.js v") == 1, "the code that draws is there, and once"
     assert "default-src 'none'" in page
-
-
-# --- what the tables say ----------------------------------------------------------------------------------------------
-
-
-def test_the_results_are_the_papers_table() -> None:
-    table = results_table(analyse(STUDIES["complete"]))
-    assert table.header == (
-        "discretization",
-        "training time (s)",
-        "best epoch",
-        "top-1 accuracy (%)",
-        "top-5 accuracy (%)",
-        "training throughput (images/s)",
-    )
-    values = [done("zoh", seed).metrics["top1"] for seed in range(10)]
-    mean = sum(values) / 10
-    std = (sum((value - mean) ** 2 for value in values) / 9) ** 0.5
-    assert table.rows[0][3] == f"{mean:.2f} ± {std:.2f}"
-    assert [row[0] for row in table.rows] == list(PAPER_DISCRETIZATIONS)
-
-
-@pytest.mark.parametrize(("seconds", "shown", "unit"), [(30, "30.0", "s"), (600, "10.0", "min"), (172_800, "2.0", "d")])
-def test_long_training_is_told_in_a_fitting_unit(seconds: float, shown: str, unit: str) -> None:
-    table = results_table(analyse(study(plan(seeds=1), lambda m, s: replace(done(m, s), train_seconds=seconds))))
-    assert table.header[1] == f"training time ({unit})"
-    assert table.rows[0][1] == shown
-
-
-@pytest.mark.parametrize("name", ["segmentation", "detection"])
-def test_other_tasks_are_told_in_their_own_metric(name: str) -> None:
-    analysis = analyse(STUDIES[name])
-    title = METRICS[STUDIES[name].plan.metric].title
-    texts = [*results_table(analysis).header, significance_table(analysis).note, *headline(analysis)]
-    assert sum(title in text for text in texts) >= 3
-    assert not any("top-1" in text for text in texts)
-    beside = paper_table(analysis)
-    assert beside is not None
-    assert any("paper" in column and title in column for column in beside.header)
-
-
-def test_a_lower_loss_is_told_as_a_gain() -> None:
-    table = significance_table(analyse(STUDIES["lower is better"]))
-    assert table.rows[0][2] == "+0.1900"
-    assert "a gain is a decrease" in table.note
-    assert table.header[2] == "gain"
-
-
-def test_a_loss_is_told_as_a_loss() -> None:
-    analysis = analyse(STUDIES["complete"])
-    foh = significance_table(analysis).rows[0]
-    assert foh[:2] == ("foh", "significantly worse")
-    assert foh[2].startswith("−")
-    assert foh[3].count("−") == 2, "the whole interval is below zero"
-    assert "is significantly worse than zoh" in " ".join(headline(analysis))
-
-
-def test_failures_come_with_their_diagnosis() -> None:
-    table = failures_table(analyse(STUDIES["interrupted"]))
-    assert table is not None
-    assert [row[:2] for row in table.rows] == [("rk4_raw", "1"), ("rk4_raw", "4")]
-    assert "the loss is nan at update 14" in table.rows[0][2]
-    assert "first non-finite: layers.0.mixer, y (backward)" in table.rows[0][3]
-    assert "42% of the steps outside the rule's stability interval, −2.785 to 0" in table.rows[0][3]
-    assert failures_table(analyse(STUDIES["complete"])) is None
-
-
-def test_a_failure_without_diagnosis_and_one_of_a_rule_without_bounds() -> None:
-    unbounded = {"first_non_finite": None, "stable": ["-inf", 0.0], "healthy": False}
-    layers = [{"layer": "layers.0.mixer", "direction": "forward", "z_range": None, "unstable": 1.0}]
-    runs = {"zoh": None, "bil": {**unbounded, "layers": layers}, "pol": {**unbounded, "layers": []}}
-    found = failures_table(analyse(study(plan(list(runs), 1), lambda m, s: replace(failed(m, s), diagnosis=runs[m]))))
-    assert found is not None
-    assert [row[3] == NOTHING for row in found.rows] == [True, False, True]
-    assert "no z is finite" in found.rows[1][3]
-
-
-def test_the_runs_are_all_listed() -> None:
-    statuses = [row[2] for row in runs_table(analyse(STUDIES["interrupted"])).rows]
-    assert (statuses.count("done"), statuses.count("failed"), statuses.count("missing")) == (26, 2, 2)
-
-
-def test_settings_are_shown_as_they_were_given() -> None:
-    values = {
-        "seeds": [0, 1, 2],
-        "threads": 1,
-        "rate": 0.0,
-        "amsgrad": True,
-        "fused": False,
-        "path": None,
-        "a": {"b": "c"},
-    }
-    rows = dict(settings_table("configuration", "Configuration", values).rows)
-    assert rows == {
-        "seeds": "0, 1, 2",
-        "threads": "1",
-        "rate": "0.0",
-        "amsgrad": "yes",
-        "fused": "no",
-        "path": NOTHING,
-        "a.b": "c",
-    }
-
-
-# --- the paper's figures ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("recipe", PAPER)
-def test_the_papers_figures_belong_to_a_recipe_and_its_metrics(recipe: str) -> None:
-    load_recipe(recipe)
-    for row in PAPER[recipe].rows.values():
-        assert row.metrics.keys() <= METRICS.keys()
-    assert tuple(PAPER[recipe].rows) == PAPER_DISCRETIZATIONS
-
-
-@pytest.mark.parametrize("recipe", PAPER)
-def test_the_papers_figures_are_those_of_the_documentation(recipe: str) -> None:
-    lines = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8").splitlines()
-    for discretization, row in PAPER[recipe].rows.items():
-        written = [line for line in lines if line.startswith(f"| {discretization.upper()} |")]
-        numbers = [f"{value:.{1 if len(row.metrics) == 1 else 2}f}" for value in row.metrics.values()]
-        expected = [row.training_time, str(row.best_epoch), *numbers] if row.training_time else numbers
-        assert any(" | ".join(expected) in line for line in written)
-
-
-def test_the_papers_figures_are_marked_as_its_own() -> None:
-    table = paper_table(analyse(STUDIES["as in the paper"]))
-    assert table is not None
-    assert all(column.startswith(("discretization", "paper", "ours")) for column in table.header)
-    assert "four A100 GPUs" in table.note
-    assert "Nothing in them was measured here" in table.note
-    assert "changed settings of the recipe: epochs" in table.note
-    bil = dict(zip(table.header, table.rows[2], strict=True))
-    assert bil["paper: top-1 accuracy (%)"] == "44.69"
-    assert bil["paper, ten seeds: gain (points)"] == "+1.09"
-    assert bil["ours: top-1 accuracy (%)"].startswith("96.")
-    assert paper_table(analyse(STUDIES["complete"])) is None, "the paper has no digits"
-
-
-# --- what can and what cannot be concluded ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("interrupted", "2 of 30 runs have not ended"),
-        ("interrupted", "rk4_raw failed in 2 of 10 runs"),
-        ("one seed", "One pair of runs cannot tell a difference from chance"),
-        ("one seed", "The spread between seeds is unknown"),
-        ("one discretization", "With one discretization there is no difference to test"),
-        ("nothing yet", "60 of 60 runs have not ended"),
-        ("nothing yet", "No seed has a result of both zoh and"),
-        ("all failed", "rk4_raw failed with every seed"),
-        ("no baseline", "The baseline zoh is not among the discretizations"),
-        ("equal", "bil has no gain or loss with every seed"),
-    ],
-)
-def test_what_cannot_be_concluded_is_said(name: str, sentence: str) -> None:
-    assert any(sentence in limit for limit in limits(analyse(STUDIES[name])))
-
-
-def test_a_complete_study_has_nothing_to_excuse() -> None:
-    assert limits(analyse(STUDIES["complete"])) == []
-
-
-def test_runs_of_different_machines_are_noticed() -> None:
-    other = {**ENVIRONMENT, "cpu": {"model": "Another processor", "cores": 2}}
-    found = limits(
-        analyse(study(plan(seeds=10), lambda m, s: replace(done(m, s), environment=other if s else ENVIRONMENT)))
-    )
-    assert len(found) == 1
-    assert "differ in cpu.model" in found[0]
-
-
-def test_a_damaged_result_is_named() -> None:
-    whole = study(plan(("zoh", "bil"), 6))
-    found = limits(analyse(replace(whole, damaged={Path("results/bil-3.json"): "'results/bil-3.json' is damaged"})))
-    assert any("results/bil-3.json" in sentence for sentence in found)
-
-
-def test_the_headline_tells_what_was_compared_and_what_came_out() -> None:
-    first, second = headline(analyse(STUDIES["complete"]))
-    assert first == (
-        "Six discretizations were compared on digits by top-1 accuracy, with ten seeds each and zoh as the baseline."
-    )
-    assert re.match(
-        r"hoh \(\+\d\.\d\d\) and bil \(\+\d\.\d\d\) are significantly better than zoh, by 0\.70 points", second
-    )
-    assert "no difference from zoh was shown for rk4." in second
-
-
-@pytest.mark.parametrize("name", ["one seed", "no baseline", "nothing yet", "all failed"])
-def test_the_headline_claims_nothing_that_was_not_tested(name: str) -> None:
-    text = " ".join(headline(analyse(STUDIES[name])))
-    assert "nothing can be concluded" in text
-    assert "significant" not in text
 
 
 # --- on the terminal --------------------------------------------------------------------------------------------------

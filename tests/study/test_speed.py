@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.bench.models import OPTIONS, made_up
-from tustin.bench.inference_facts import as_facts
+from tustin.report.speed import Speed
 from tustin.study import speed
 from tustin.study.report import write_report
 
@@ -20,7 +20,7 @@ def folder(tmp_path):
 def test_a_result_in_the_folder_gets_a_section(folder):
     without = write_report(folder)[0].read_text(encoding="utf-8")
     assert "Speed of inference" not in without
-    (folder / "inference.json").write_text(json.dumps(as_facts(made_up())), encoding="utf-8")
+    (folder / "inference.json").write_text(json.dumps(made_up().facts()), encoding="utf-8")
     page = write_report(folder)[0].read_text(encoding="utf-8")
     for words in ("Speed of inference", "tie: bil, rk4", "What to deploy", 'id="plot-throughput"', 'id="plot-cost"'):
         assert words in page
@@ -28,7 +28,7 @@ def test_a_result_in_the_folder_gets_a_section(folder):
 
 
 def test_names_from_the_file_are_escaped(folder):
-    facts = as_facts(made_up()) | {"command": "<script>alert(1)</script>"}
+    facts = made_up().facts() | {"command": "<script>alert(1)</script>"}
     (folder / "inference.json").write_text(json.dumps(facts), encoding="utf-8")
     page = write_report(folder)[0].read_text(encoding="utf-8")
     assert "<script>alert(1)" not in page
@@ -38,12 +38,12 @@ def test_names_from_the_file_are_escaped(folder):
 @pytest.mark.parametrize("text", ["", "{}", "[1", '{"options": {}}', "\N{SNOWMAN}"])
 def test_a_file_that_is_no_result_is_named(folder, text):
     (folder / "inference.json").write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"inference\.json is no result of 'tustin bench inference --out'"):
+    with pytest.raises(ValueError, match=r"inference\.json is no result of 'tustin bench inference'"):
         write_report(folder)
 
 
 def test_the_plots_have_every_rule_and_the_peer():
-    result = made_up()
+    result = Speed(made_up())
     assert [trace.name for trace in speed.throughput_plot(result).data] == [
         *OPTIONS.discretizations,
         "deit_tiny_patch16_224",

@@ -1,4 +1,4 @@
-"""What the fused scan promises, and whether this run shows it."""
+"""What is promised about speed, and whether a run shows it; the promises here are those of the fused scan."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ..report.table import NOTHING, Table
+from ..report.timing import Ratio, Timing, lap_ratio
 from .machine import GEMM_FLOP
-from .pairing import Ratio
-from .timing import Timing, ratio
 from .workloads import Cell, peer_of
 
 Find = Callable[[Cell], Timing | None]
@@ -41,7 +41,7 @@ class Check:
         """Whether both ends of the interval say the same."""
         return self.interval is None or self._allows(self.interval[0]) == self._allows(self.interval[1])
 
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self) | {"holds": self.holds, "decided": self.decided}
 
@@ -95,14 +95,14 @@ def _against_peer(cell: Cell, bound: float, find: Find) -> Check:
 
 def _against_gemm(cell: Cell, bound: float, kind: str, find: Find, gemm: Timing) -> Check:
     found = find(cell)
-    ratios = {cell.discretization: ratio(found, gemm).scaled(GEMM_FLOP / cell.updates)} if found else {}
+    ratios = {cell.discretization: lap_ratio(found, gemm).scaled(GEMM_FLOP / cell.updates)} if found else {}
     return worst(f"GEMM FLOP/s : updates/s, {cell.discretization}{kind}", "≤", bound, ratios, digits=1)
 
 
 def _against_zoh(cell: Cell, discretizations: Sequence[str], bound: float, find: Find) -> Check:
     zoh = find(replace(cell, discretization="zoh"))
     found = {discretization: find(replace(cell, discretization=discretization)) for discretization in discretizations}
-    ratios = {discretization: ratio(own, zoh) for discretization, own in found.items() if own and zoh}
+    ratios = {discretization: lap_ratio(own, zoh) for discretization, own in found.items() if own and zoh}
     if len(ratios) < len(discretizations):
         ratios = {}  # half a promise is none
     return worst(f"{cell.mode}, {', '.join(discretizations)} : zoh", "≤", bound, ratios)
@@ -115,7 +115,7 @@ def _ratios(cell: Cell, discretizations: Sequence[str], other: Callable[[Cell], 
         own = replace(cell, discretization=discretization)
         own_timing, other_timing = find(own), find(other(own))
         if own_timing and other_timing:
-            ratios[discretization] = ratio(other_timing, own_timing)
+            ratios[discretization] = lap_ratio(other_timing, own_timing)
     return ratios
 
 
@@ -133,3 +133,20 @@ def worst(claim: str, relation: str, bound: float, ratios: dict[str, Ratio], dig
         which=discretization if len(ratios) > 1 else None,
         interval=(round(low, digits), round(high, digits)) if low > 0 else None,
     )
+
+
+def checks_table(checks: Sequence[Check], title: str = "Checks", claim: str = "claim (ratio)") -> Table:
+    """The promises, and whether this run shows them."""
+    header = (claim, "required", "measured", "95% interval", "holds")
+    rows = [(check.claim, *check_texts(check)) for check in checks]
+    return Table("checks", title, header, rows, words=frozenset({"holds"}), long_names=True)
+
+
+def check_texts(check: Check) -> tuple[str, ...]:
+    """A check in words, column by column."""
+    required = f"{check.relation} {check.bound:g}"
+    if check.measured is None:
+        return required, "not measured", NOTHING, NOTHING
+    measured = f"{check.measured:g}" + (f" ({check.which})" if check.which else "")
+    interval = f"{check.interval[0]:g} to {check.interval[1]:g}" if check.interval else NOTHING
+    return required, measured, interval, ("yes" if check.holds else "no") if check.decided else "undecided"

@@ -2,133 +2,36 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ..discretize import DISCRETIZATIONS
 from ..ops.dispatch import choose
-from . import machine, measuring, pairing
-from .checks import Check, worst
-from .measuring import Measured, Report
-from .models import PEERS, Candidate, Case, own_size
-from .pairing import Ratio, Standing
+from ..report.measurement import Options, Result
+from ..report.speed import BASELINE, Candidate, ModelCase, Speed
+from ..report.speed_tables import conclusions, grid, summary
+from ..report.table import Table, number
+from ..report.terminal import Report
+from ..report.timing import Standing
+from . import model_plan, training_tables
+from .checks import Check, checks_table, worst
+from .memory import memory_text
+from .models import PEERS, own_size
+from .outcome import Outcome, left_out
 
-BASELINE = "zoh"
-PAPER_MODEL = "vim_tiny_patch16_224"
 REFERENCE_UP_TO = 4
 """Images at once for which the reference backend is measured."""
-BALANCED = 32
-"""The batch size of the paper's second scenario."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """One run."""
-
-    model: str
-    discretizations: tuple[str, ...]
-    """The baseline first."""
-    batch_sizes: tuple[int, ...]
-    device: str
-    threads: int
-    rounds: int | None
-    """None for as many as there is time for."""
-    compile: bool = False
-    training: bool = False
-
-
-@dataclass(frozen=True)
-class Result:
-    """All that one run found out."""
-
-    options: Options
-    command: str
-    date: str
-    machine: dict[str, Any]
-    measured: Measured
-
-    @property
-    def img_size(self) -> int:
-        return own_size(self.options.model)
-
-    @property
-    def candidates(self) -> list[Candidate]:
-        """Those that were measured, in the order of the tables."""
-        return list(dict.fromkeys(case.candidate for case in self.measured.seconds))
-
-    @property
-    def batch_sizes(self) -> list[int]:
-        """Those that were measured."""
-        return sorted({case.batch for case in self.measured.seconds})
-
-    def case(self, candidate: Candidate, batch: int) -> Case:
-        return make_case(self.options, candidate, batch)
-
-    def of_discretization(self, discretization: str, batch: int) -> Case:
-        return self.case(Candidate(self.options.model, discretization), batch)
-
-    def calls(self, case: Case) -> list[float]:
-        """Seconds of every call."""
-        return [seconds for calls in self.measured.seconds.get(case, {}).values() for seconds in calls]
-
-    def to_baseline(self, case: Case) -> Ratio | None:
-        """Time of the case by time of the baseline, round by round."""
-        seconds = self.measured.seconds
-        baseline = self.of_discretization(BASELINE, case.batch)
-        return pairing.paired(seconds.get(case, {}), seconds.get(baseline, {}))
-
-    def noise(self, batch: int) -> float:
-        """How far from 1 the ratio of the baseline to itself seems to be."""
-        return pairing.noise(self.to_baseline(self.case(Candidate(self.options.model, BASELINE, again=True), batch)))
-
-    def standing(self, batch: int) -> Standing:
-        """Who is fastest among the rules."""
-        series = {
-            discretization: self.measured.seconds.get(self.of_discretization(discretization, batch), {})
-            for discretization in self.options.discretizations
-        }
-        return pairing.standing({name: own for name, own in series.items() if own}, BASELINE, self.noise(batch))
-
-    def differs_from_baseline(self, case: Case) -> bool:
-        """Whether a difference may be claimed."""
-        ratio = self.to_baseline(case)
-        others = len(self.options.discretizations) - 1
-        return ratio is not None and pairing.beyond_noise(ratio, self.noise(case.batch), max(1, others))
-
-    def scenarios(self) -> dict[str, int]:
-        """The batch sizes of the paper's ways to deploy a model, where they were measured."""
-        wanted = {"real-time": 1, "balanced": BALANCED, "high throughput": max(self.batch_sizes)}
-        return {name: batch for name, batch in wanted.items() if batch in self.batch_sizes}
-
-    def checks(self) -> list[Check]:
-        """What is promised about the throughput of every rule, relative to the baseline's."""
-        checks = []
-        for batch in self.batch_sizes:
-            ratios = {
-                discretization: self.to_baseline(self.of_discretization(discretization, batch))
-                for discretization in self.options.discretizations[1:]
-            }
-            gains = {discretization: ratio.inverse() for discretization, ratio in ratios.items() if ratio}
-            name = f"batch {batch}, throughput : {BASELINE}'s"
-            if self.options.training:
-                bil = {discretization: gain for discretization, gain in gains.items() if discretization == "bil"}
-                checks.append(worst(f"{name}, bil", "≥", 1.0, bil, digits=3))
-            bound = 0.95 if self.options.training else 0.97
-            checks.append(worst(f"{name}, worst rule", "≥", bound, gains, digits=3))
-        return [check for check in checks if check.measured is not None]
-
-
-def candidates(options: Options) -> list[Candidate]:
+def candidates(options: Options, training: bool = False) -> list[Candidate]:
     """The rules, the baseline once more, then the peers."""
     model, peer = options.model, PEERS.get(options.model)
     rules = [Candidate(model, discretization) for discretization in options.discretizations]
     found = [*rules, replace(rules[0], again=True)]
     if (
-        not options.training
+        not training
         and choose("selective_scan", "auto", torch.device(options.device), DISCRETIZATIONS[BASELINE]) != "reference"
     ):
         found.append(replace(rules[0], backend="reference"))
@@ -139,35 +42,114 @@ def candidates(options: Options) -> list[Candidate]:
     return found
 
 
-def make_case(options: Options, candidate: Candidate, batch: int) -> Case:
-    size = own_size(options.model)
-    return Case(candidate, batch, size, options.training, options.device, options.threads)
-
-
-def plan(options: Options) -> list[Case]:
+def cases(options: Options, training: bool = False) -> list[ModelCase]:
     """Every case, from the smallest batch on."""
+    size = own_size(options.model)
     return [
-        make_case(options, candidate, batch)
+        ModelCase(candidate, batch, size, training, device=options.device, threads=options.threads)
         for batch in options.batch_sizes
-        for candidate in candidates(options)
+        for candidate in candidates(options, training)
         if candidate.backend != "reference" or batch <= REFERENCE_UP_TO
     ]
 
 
 def run(options: Options, command: str, report: Report) -> Result:
-    """Measure all of it."""
-    facts = describe(options.device, options.discretizations)
-    return Result(options, command, today(), facts, measuring.measure(plan(options), options.rounds, report))
+    """Measure inference; the rules have the baseline first."""
+    return model_plan.run("inference", command, options, cases(options), report)
 
 
-def describe(device: str, discretizations: Sequence[str]) -> dict[str, Any]:
-    """The machine, and the backend that computes each rule on it."""
-    backends = {
-        discretization: str(choose("selective_scan", "auto", torch.device(device), DISCRETIZATIONS[discretization]))
-        for discretization in discretizations
+def run_training(options: Options, command: str, report: Report) -> Result:
+    """Measure training steps."""
+    return model_plan.run("train", command, options, cases(options, training=True), report)
+
+
+def outcome(result: Result) -> Outcome:
+    """The result of either in all its forms."""
+    from .plots import draw_inference
+
+    speed = Speed(result)
+    return Outcome(
+        result=result,
+        summary=summary(speed),
+        tables=training_tables.tables(speed, checks(speed)) if speed.training else tables(speed),
+        left_out=left_out(result),
+        findings={
+            "fastest": {batch: _standing_facts(speed.standing(batch)) for batch in speed.batch_sizes},
+            "noise": {batch: speed.noise(batch) for batch in speed.batch_sizes},
+            "scenarios": speed.scenarios(),
+            "checks": [check.facts() for check in checks(speed)],
+        },
+        of_case=lambda case: _times(speed, case) if isinstance(case, ModelCase) else {},
+        draw=None if speed.training else lambda: draw_inference(speed),
+    )
+
+
+def tables(speed: Speed) -> list[Table]:
+    """Everything that was found out, the conclusions first."""
+    return [
+        *conclusions(speed),
+        grid(
+            speed,
+            "latency",
+            "Latency (ms per image)",
+            lambda case, t: f"{number(1e3 * t.median / case.batch)} ({number(1e3 * t.p95 / case.batch)})",
+            "Median, and in brackets what 95 of 100 calls do not exceed.",
+        ),
+        grid(
+            speed,
+            "throughput",
+            "Throughput (images/s)",
+            lambda case, timing: number(case.batch / timing.median),
+            "By the median.",
+        ),
+        memory_table(speed),
+        checks_table(checks(speed)),
+    ]
+
+
+def memory_table(speed: Speed) -> Table:
+    """Of the candidates whose memory was measured."""
+    peaks = speed.result.peaks
+    table = grid(
+        speed,
+        "memory",
+        "Peak memory (MiB)",
+        lambda case, timing: memory_text(peaks.get(case)),
+        "What one call needs beside weights and images, in a process of its own, to about 2 MiB.",
+    )
+    measured = {case.candidate.name for case in speed.cases if case in peaks}
+    return replace(table, rows=[row for row in table.rows if row[0] in measured])
+
+
+def checks(speed: Speed) -> list[Check]:
+    """What is promised about the throughput of every rule, relative to the baseline's."""
+    found = []
+    for batch in speed.batch_sizes:
+        ratios = {
+            name: speed.to_baseline(speed.of_discretization(name, batch))
+            for name in speed.result.options.discretizations[1:]
+        }
+        gains = {name: ratio.inverse() for name, ratio in ratios.items() if ratio}
+        claim = f"batch {batch}, throughput : {BASELINE}'s"
+        if speed.training:
+            bil = {name: gain for name, gain in gains.items() if name == "bil"}
+            found.append(worst(f"{claim}, bil", "≥", 1.0, bil, digits=3))
+        bound = 0.95 if speed.training else 0.97
+        found.append(worst(f"{claim}, worst rule", "≥", bound, gains, digits=3))
+    return [check for check in found if check.measured is not None]
+
+
+def _times(speed: Speed, case: ModelCase) -> dict[str, Any]:
+    timing, ratio = speed.result.timings[case], speed.to_baseline(case)
+    per_image = 1e3 / case.batch
+    return {
+        "name": case.candidate.name,
+        "milliseconds_per_image": {"median": per_image * timing.median, "p95": per_image * timing.p95},
+        "images_per_second": case.batch / timing.median,
+        "time_by_baseline": ratio.facts() if ratio else None,
     }
-    return machine.describe(device, "timm") | {"backends": backends, "environment": measuring.KEEP_MEMORY}
 
 
-def today() -> str:
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
+def _standing_facts(standing: Standing) -> dict[str, Any]:
+    margin = standing.margin.facts() if standing.margin else None
+    return {"fastest": standing.fastest, "tied": standing.tied, "runner_up": standing.runner_up, "margin": margin}

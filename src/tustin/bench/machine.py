@@ -18,6 +18,7 @@ import torch
 
 from .. import doctor
 from ..ops import native
+from ..report.measurement import Case
 from .workloads import Cell, N, missing
 
 GEMM_SIZE = 1024
@@ -35,8 +36,9 @@ MULTIPLICATIONS = {
     "rk4": 9,  # as rk4_raw, and the limited input
     "rk4_raw": 8,  # z, a cubic (3), B·u, the recurrence (2), the output
 }
-"""Multiplications, fused with an addition or not, per update of a state in the forward pass of csrc/rules.hpp, where
-no e^z leaves the normal numbers; the output is y += C·h. The inner loops that GCC 12 makes of it have exactly these."""
+"""Multiplications, fused with an addition or not, per update of a state in the forward pass of
+csrc/discretizations.hpp, where no e^z leaves the normal numbers; the output is y += C·h. The inner loops that GCC 12
+makes of it have exactly these."""
 DIVISIONS = {"bil": 1}
 
 
@@ -58,19 +60,21 @@ GEMM, GEMM_ONE_THREAD, COPY = "gemm", "gemm_one_thread", "copy"
 
 
 @dataclass(frozen=True)
-class Limit:
+class Limit(Case, kind="limit"):
     """One of the limits by its name, as something to time."""
 
     name: str
-    device: str
-    threads: int
 
 
 _STAT = Path("/proc/stat")
 
 
+def make_call(limit: Limit) -> Callable[[], object]:
+    return _limit_calls(limit.device)[limit.name]
+
+
 @functools.cache
-def limit_calls(device: str) -> dict[str, Callable[[], object]]:
+def _limit_calls(device: str) -> dict[str, Callable[[], object]]:
     """What to time to learn each of the limits."""
     a, b = torch.randn(2, GEMM_SIZE, GEMM_SIZE, generator=torch.Generator().manual_seed(0)).to(device)
     product = torch.empty_like(a)
@@ -81,7 +85,7 @@ def limit_calls(device: str) -> dict[str, Callable[[], object]]:
 
 
 def limits_from(gemm_seconds: float, copy_seconds: float) -> Limits:
-    """The rates, from what the calls of `limit_calls` took."""
+    """The rates, from what a call of each limit took."""
     return Limits(GEMM_FLOP / gemm_seconds, 2 * COPY_BYTES / copy_seconds)
 
 
@@ -154,19 +158,3 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-_BUSY = 0.3  # cores, before the benchmark
-
-
-def where(facts: dict[str, Any], threads: int) -> str:
-    """The machine of `describe` in a few words, with the versions."""
-    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items() if version)
-    level = f", native kernels for {facts['native_level']}" if facts["native_level"] else ""
-    cores = f"{threads} thread{'s'[: threads > 1]} on {facts['cpu']['cores']} cores"
-    return f"{facts['gpu'] or facts['cpu']['model'] + ', ' + cores + level}; {versions}"
-
-
-def busy(facts: dict[str, Any]) -> str:
-    """A warning, if others used the machine."""
-    return f"; others used it too (load {facts['load']:.1f}), do not trust it" if facts["load"] > _BUSY else ""

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import torch
 
+from ..report.speed import ModelCase
+from ..report.table import NOTHING
 from . import models, workloads
-from .models import Case
 
 ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "16384", "MALLOC_TRIM_THRESHOLD_": "4096"}
 """Of the process that measures: glibc then keeps nothing of a call that could hide what the next one needs."""
@@ -20,7 +21,7 @@ USABLE = 0.8
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def growth(case: Case) -> int | None:
+def growth(case: ModelCase) -> int | None:
     """By how much the memory of this process grows during one call; None where the system does not tell."""
     models.make_call(replace(case, batch=1, img_size=models.smallest_size(case.candidate.model)))()  # libraries settle
     call = models.make_call(case)
@@ -43,7 +44,7 @@ def _status(name: str) -> int:
     return 1024 * int(_STATUS.read_text(encoding="ascii").split(f"{name}:")[1].split()[0])
 
 
-def too_large(case: Case, known: Mapping[Case, int]) -> str | None:
+def too_large(case: ModelCase, known: Mapping[ModelCase, int]) -> str | None:
     """Why a case should not be tried, told by the next smaller ones: memory grows linearly with the pixels."""
     smaller = sorted((other for other in known if other.pixels < case.pixels), key=lambda other: other.pixels)
     if not smaller:
@@ -61,3 +62,13 @@ def too_large(case: Case, known: Mapping[Case, int]) -> str | None:
         f"it would need about {needed / 1e9:.2g} GB of memory, more than {USABLE:.0%} of the {available / 1e9:.2g} GB "
         "that are free"
     )
+
+
+def memory_text(peak: int | None) -> str:
+    """In MiB, as exactly as a system counts that updates the peak of a process now and then."""
+    if peak is None:
+        return NOTHING
+    return f"{peak / 2**20:.0f}" if peak >= _COUNTED else f"< {_COUNTED >> 20}"
+
+
+_COUNTED = 2 << 20

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from ..report.speed import Candidate, ModelCase
 
 PEERS = {
     "vim_tiny_patch16_224": "deit_tiny_patch16_224",
@@ -20,47 +21,6 @@ PEERS = {
     "vim_base_patch16_224": "deit_base_patch16_224",
 }
 """What a user would take instead: a transformer with as many tokens, as wide."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """Who computes."""
-
-    model: str
-    discretization: str | None
-    """The rule of a Vision Mamba; a peer has none."""
-    backend: str = "auto"
-    """Of the scan."""
-    compiled: bool = False
-    """By torch.compile."""
-    again: bool = False
-    """The same once more, as if it were another: by how much it seems to differ is the noise."""
-
-    @property
-    def name(self) -> str:
-        name = self.discretization or self.model
-        name += ", reference backend" * (self.backend == "reference") + ", torch.compile" * self.compiled
-        return name + " again" * self.again
-
-
-@dataclass(frozen=True)
-class Case:
-    """One measurement: who computes what."""
-
-    candidate: Candidate
-    batch: int
-    img_size: int
-    training: bool = False
-    device: str = "cpu"
-    threads: int = 1
-
-    @property
-    def pixels(self) -> int:
-        """What time and memory grow with."""
-        return self.batch * self.img_size**2
-
-    def __str__(self) -> str:
-        return f"{self.candidate.name}, batch {self.batch}, {self.img_size} px"
 
 
 def own_size(model: str) -> int:
@@ -73,7 +33,7 @@ def smallest_size(model: str) -> int:
     return 2 * int(model.split("patch")[1].split("_")[0])
 
 
-def make_call(case: Case) -> Callable[[], object]:
+def make_call(case: ModelCase) -> Callable[[], object]:
     """One call of what the case stands for, ready to be timed."""
     model = _model(case.candidate, case.img_size, case.training, case.device)
     images = _images(case.candidate.model, case.batch, case.img_size, case.device)
@@ -154,3 +114,27 @@ def _input_size(model: str) -> tuple[int, ...]:
     found = timm.get_pretrained_cfg(model)
     assert found is not None
     return tuple(found.input_size)
+
+
+_GROUPS = {
+    "selective": "scan",
+    "causal_co": "short convolution",
+    "mm": "matrix products",
+    "convolution": "patch embedding",
+    "norm": "norm",
+    "gated": "gate",
+}
+"""What an operation belongs to, by a part of its name."""
+
+
+def shares(call: Callable[[], object]) -> dict[str, float]:
+    """The groups of operations that a call consists of, each with its share of the time, the largest first."""
+    call()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        call()
+    own = {event.key.lower(): event.self_cpu_time_total for event in profile.key_averages()}
+    groups: dict[str, float] = {}
+    for name, time in own.items():
+        group = next((group for part, group in _GROUPS.items() if part in name), "everything else")
+        groups[group] = groups.get(group, 0.0) + time / sum(own.values())
+    return dict(sorted(groups.items(), key=lambda item: -item[1]))

@@ -2,85 +2,76 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from .. import __version__
-from ..study.tables import NOTHING, Table
-from . import machine, measuring, pairing
-from .inference import describe, today
-from .inference_facts import case_facts, case_reasons, ratio_facts
-from .inference_tables import how, memory_text
-from .measuring import Measured, Report
-from .models import PEERS, Candidate, Case
-from .pairing import CONFIDENCE, Ratio
-from .report import number
+from ..report.measurement import Options, Result
+from ..report.speed import Candidate, ModelCase
+from ..report.table import NOTHING, Table, number
+from ..report.terminal import Report
+from ..report.timing import CONFIDENCE, Ratio, round_ratio
+from . import model_plan
+from .memory import memory_text
+from .models import PEERS
+from .outcome import Outcome, left_out
 
 SIZES = (224, 384, 512, 768, 1024, 1248)
 
 
 @dataclass(frozen=True)
-class Options:
-    """One run."""
+class Growth:
+    """A result over the sizes of an image: ours, with one rule, and the peer."""
 
-    model: str
-    discretization: str
-    sizes: tuple[int, ...]
-    device: str
-    threads: int
-    rounds: int | None
+    result: Result
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.result.options.sizes
 
-@dataclass(frozen=True)
-class Result:
-    """All that one run found out."""
-
-    options: Options
-    command: str
-    date: str
-    machine: dict[str, Any]
-    measured: Measured
+    @property
+    def discretization(self) -> str:
+        return self.result.options.discretizations[0]
 
     @property
     def ours(self) -> Candidate:
-        return Candidate(self.options.model, self.options.discretization)
+        return candidates(self.result.options)[0]
 
     @property
     def peer(self) -> Candidate:
-        return Candidate(PEERS[self.options.model], None)
-
-    def case(self, candidate: Candidate, size: int) -> Case:
-        return Case(candidate, 1, size, False, self.options.device, self.options.threads)
+        return candidates(self.result.options)[1]
 
     def seconds(self, candidate: Candidate) -> dict[int, float]:
         """Medians by size."""
-        found = {size: self.measured.seconds.get(self.case(candidate, size)) for size in self.options.sizes}
-        return {
-            size: statistics.median(seconds for calls in rounds.values() for seconds in calls)
-            for size, rounds in found.items()
-            if rounds
-        }
+        found = {size: self.result.timings.get(self._case(candidate, size)) for size in self.sizes}
+        return {size: timing.median for size, timing in found.items() if timing}
 
     def peaks(self, candidate: Candidate) -> dict[int, int]:
         """Bytes by size."""
-        cases = {size: self.case(candidate, size) for size in self.options.sizes}
-        return {size: self.measured.peaks[case] for size, case in cases.items() if case in self.measured.peaks}
+        found = {size: self.result.peaks.get(self._case(candidate, size)) for size in self.sizes}
+        return {size: peak for size, peak in found.items() if peak is not None}
 
     def peer_by_ours(self, size: int) -> Ratio | None:
         """Time of the peer by ours, round by round."""
-        series = self.measured.seconds
-        peer, ours = (series.get(self.case(candidate, size), {}) for candidate in (self.peer, self.ours))
-        return pairing.paired(peer, ours)
+        peer, ours = (self.result.timings.get(self._case(candidate, size)) for candidate in (self.peer, self.ours))
+        return round_ratio(peer, ours)
+
+    def _case(self, candidate: Candidate, size: int) -> ModelCase:
+        return make_case(self.result.options, candidate, size)
+
+
+def candidates(options: Options) -> tuple[Candidate, Candidate]:
+    """Ours and the peer."""
+    return Candidate(options.model, options.discretizations[0]), Candidate(PEERS[options.model], None)
+
+
+def make_case(options: Options, candidate: Candidate, size: int) -> ModelCase:
+    return ModelCase(candidate, 1, size, device=options.device, threads=options.threads)
 
 
 def run(options: Options, command: str, report: Report) -> Result:
     """Measure both models at every size."""
-    empty = Result(options, command, today(), describe(options.device, [options.discretization]), Measured())
-    cases = [empty.case(candidate, size) for size in options.sizes for candidate in (empty.ours, empty.peer)]
-    measured = measuring.measure(cases, options.rounds, report)
-    return Result(options, command, empty.date, empty.machine, measured)
+    cases = [make_case(options, candidate, size) for size in options.sizes for candidate in candidates(options)]
+    return model_plan.run("resolution", command, options, cases, report)
 
 
 def crossing(ours: Mapping[int, float], peer: Mapping[int, float]) -> tuple[int, int] | None:
@@ -96,26 +87,36 @@ def crossing(ours: Mapping[int, float], peer: Mapping[int, float]) -> tuple[int,
 # --- for people and programs ------------------------------------------------------------------------------------------
 
 
-def summary(result: Result) -> str:
-    """Where and how it was measured."""
-    options = result.options
-    return (
-        f"{machine.where(result.machine, options.threads)}; {result.date}. "
-        f"{options.model} with {options.discretization} and {result.peer.model}, "
-        f"inference of one image, float32; {how(result.measured, options.device)}"
-        f"{machine.busy(result.machine)}."
+def outcome(result: Result) -> Outcome:
+    """The result in all its forms."""
+    from .plots import draw_resolution
+
+    growth = Growth(result)
+    ratios = {size: growth.peer_by_ours(size) for size in growth.sizes}
+    models = f"{growth.ours.model} with {growth.discretization} and {growth.peer.model}"
+    return Outcome(
+        result=result,
+        summary=f"{result.where} {models}, inference of one image, float32; {result.how}.",
+        tables=[table(growth)],
+        left_out=left_out(result),
+        remarks=conclusions(growth),
+        findings={
+            "peer_by_ours": {size: ratio.facts() for size, ratio in ratios.items() if ratio},
+            "conclusions": conclusions(growth),
+        },
+        draw=lambda: draw_resolution(growth),
     )
 
 
-def conclusions(result: Result) -> list[str]:
+def conclusions(growth: Growth) -> list[str]:
     """Where the lines cross, in a sentence each; of the times, where their ratio leaves no doubt."""
-    ratios = {size: ratio for size in result.options.sizes if (ratio := result.peer_by_ours(size))}
+    ratios = {size: ratio for size in growth.sizes if (ratio := growth.peer_by_ours(size))}
     at_least = {size: ratio.interval()[0] or ratio.median for size, ratio in ratios.items()}  # 0: too few rounds to say
     kinds: tuple[tuple[str, Mapping[int, float], Mapping[int, float]], ...] = (
         ("is faster", dict.fromkeys(at_least, 1.0), at_least),
-        ("needs less memory", result.peaks(result.ours), result.peaks(result.peer)),
+        ("needs less memory", growth.peaks(growth.ours), growth.peaks(growth.peer)),
     )
-    ours, peer = result.options.model, result.peer.model
+    ours, peer = growth.ours.model, growth.peer.model
     return [
         _sentence(f"{ours} {verb} than {peer}", crossing(own, other)) for verb, own, other in kinds if own and other
     ]
@@ -128,51 +129,24 @@ def _sentence(claim: str, found: tuple[int, int] | None) -> str:
     return f"From {size} px on {claim} ({f'not yet at {before} px' if before else 'the smallest size measured'})."
 
 
-def tables(result: Result) -> list[Table]:
-    """One table: a row for each size."""
-    ours, peer = result.ours, result.peer
-    times, peaks = {c: result.seconds(c) for c in (ours, peer)}, {c: result.peaks(c) for c in (ours, peer)}
+def table(growth: Growth) -> Table:
+    """A row for each size."""
+    both = growth.ours, growth.peer
+    times, peaks = [growth.seconds(c) for c in both], [growth.peaks(c) for c in both]
     rows = []
-    for size in result.options.sizes:
-        ratio = result.peer_by_ours(size)
+    for size in growth.sizes:
+        ratio = growth.peer_by_ours(size)
         tokens = (size // 16) ** 2 + 1
-        ms = [number(1e3 * times[c][size]) if size in times[c] else NOTHING for c in (ours, peer)]
-        mib = [memory_text(peaks[c].get(size)) for c in (ours, peer)]
-        rows.append((f"{size} px", str(tokens), *ms, _ratio(ratio), *mib))
-    names = result.options.discretization, result.peer.model.split("_patch")[0]
+        ms = [number(1e3 * known[size]) if size in known else NOTHING for known in times]
+        mib = [memory_text(known.get(size)) for known in peaks]
+        rows.append((f"{size} px", str(tokens), *ms, ratio.text(2) if ratio else NOTHING, *mib))
+    names = growth.discretization, growth.peer.model.split("_patch")[0]
     header = ("image", "tokens", f"{names[0]} (ms)", f"{names[1]} (ms)", f"{names[1]} : {names[0]}")
-    return [
-        Table(
-            "resolution",
-            "One image, larger and larger",
-            (*header, *(f"{name} (MiB)" for name in names)),
-            rows,
-            f"Medians; the ratio is that of the times within a round, with its {CONFIDENCE:.0%} interval. Memory: what "
-            "a call needs beside weights and image, to about 2 MiB.",
-        )
-    ]
-
-
-def _ratio(ratio: Ratio | None) -> str:
-    if ratio is None:
-        return NOTHING
-    low, high = ratio.interval()
-    return f"{ratio.median:.2f}" + (f" ({low:.2f} to {high:.2f})" if high < float("inf") else "")
-
-
-def as_facts(result: Result) -> dict[str, Any]:
-    """The result as plain data."""
-    ratios = {size: result.peer_by_ours(size) for size in result.options.sizes}
-    return {
-        "tustin": __version__,
-        "benchmark": "resolution",
-        "command": result.command,
-        "date": result.date,
-        "options": asdict(result.options),
-        "machine": result.machine,
-        "rounds": result.measured.rounds,
-        "cases": [case_facts(case, result.measured) for case in result.measured.seconds],
-        "skipped": case_reasons(result.measured),
-        "peer_by_ours": {size: ratio_facts(ratio) for size, ratio in ratios.items() if ratio},
-        "conclusions": conclusions(result),
-    }
+    return Table(
+        "resolution",
+        "One image, larger and larger",
+        (*header, *(f"{name} (MiB)" for name in names)),
+        rows,
+        f"Medians; the ratio is that of the times within a round, with its {CONFIDENCE:.0%} interval. Memory: what "
+        "a call needs beside weights and image, to about 2 MiB.",
+    )

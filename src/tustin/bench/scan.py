@@ -1,31 +1,28 @@
-"""The benchmark of the scan: which cells there are, which are worth their time, and the run over all of them."""
+"""The benchmark of the scan: which cells there are, which are worth their time, and what follows from them."""
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 
-from .. import __version__
 from ..discretize import DISCRETIZATIONS
 from ..ops.scan import BACKENDS
-from . import machine, timing, workloads
+from ..report.measurement import Case, Options, Result
+from ..report.terminal import Report
+from ..report.timing import Ratio, Timing, lap_ratio
+from . import machine, workloads
 from .checks import LONG, Check, check_all
 from .machine import Limit, Limits, Rate
-from .options import LAYOUTS, Options, as_facts
-from .pairing import Ratio
-from .timing import Party, Timing
-from .worker import Key, Worker
+from .measure import Party, Plan, Process, Processes, measure
 from .workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell, peer_of
 
 FOCUS_BATCH, FOCUS_L = 8, 197
 """Where variants are compared, and what the checks are about: 197 tokens are an image of 224² in patches of 16."""
-
-Report = Callable[[str, int, int], None]
-"""Told what is being done, and how many steps of how many are done."""
+LAYOUTS = ("channel-last", "token-last")
+"""In which dimension of (batch, D, L) neighbours in memory lie: D, as a linear layer leaves it, or L."""
 
 
 @dataclass(frozen=True)
@@ -51,37 +48,49 @@ def _patience(ours: float, peer: float, others: float, per_cell: float, per_turn
 PATIENT = _patience(ours=8.0, peer=8.0, others=1.5, per_cell=6.0, per_turn=0.05, per_party=1.0)
 QUICK = _patience(ours=1.0, peer=1.5, others=0.15, per_cell=1.0, per_turn=0.02, per_party=0.0)
 
-_NOBODY = "nobody"  # the backend of a worker that measures the machine alone
 _SHORT = 64  # tokens, quick for any backend
 
 
 @dataclass(frozen=True)
-class Result:
-    """All that one run found out."""
+class Scans:
+    """A result of this benchmark, and what follows from it."""
 
-    options: Options
-    date: str
-    machine: dict[str, Any]
-    timings: dict[Cell, Timing]
-    skipped: dict[Cell, str]
-    limit_timings: dict[str, Timing]
-    compile_seconds: float | None
-    """What torch.compile took until the longest of its cells was ready."""
+    result: Result
+
+    @property
+    def options(self) -> Options:
+        return self.result.options
+
+    def timing(self, cell: Cell) -> Timing | None:
+        return self.result.timings.get(cell)
+
+    @property
+    def measured(self) -> list[Cell]:
+        return [case for case in self.result.timings if isinstance(case, Cell)]
+
+    @property
+    def skipped(self) -> dict[Cell, str]:
+        return {case: reason for case, reason in self.result.skipped.items() if isinstance(case, Cell)}
+
+    @property
+    def limit_timings(self) -> dict[str, Timing]:
+        return {case.name: timing for case, timing in self.result.timings.items() if isinstance(case, Limit)}
 
     @property
     def limits(self) -> Limits:
-        return machine.limits_from(self.limit_timings[machine.GEMM].median, self.limit_timings[machine.COPY].median)
+        found = self.limit_timings
+        return machine.limits_from(found[machine.GEMM].median, found[machine.COPY].median)
 
     @property
     def gemm_speedup(self) -> Ratio | None:
         """What all the threads are worth to the matrix product, in the time of one: what to hold a scan against."""
         alone = self.limit_timings.get(machine.GEMM_ONE_THREAD)
-        return timing.ratio(alone, self.limit_timings[machine.GEMM]) if alone else None
+        return lap_ratio(alone, self.limit_timings[machine.GEMM]) if alone else None
 
     def ratio(self, cell: Cell, other: Cell) -> Ratio | None:
         """Time of one by time of the other, if both are known."""
-        own, theirs = self.timings.get(cell), self.timings.get(other)
-        return timing.ratio(own, theirs) if own and theirs else None
+        own, theirs = self.timing(cell), self.timing(other)
+        return lap_ratio(own, theirs) if own and theirs else None
 
     def times_faster_than_peer(self, cell: Cell) -> float | None:
         """How many of the cell fit into the time of the peer's cell."""
@@ -92,19 +101,30 @@ class Result:
         """How the native forward pass of every rule stands to the limits, at the shape of the focus."""
         if self.options.device != "cpu" or self.options.levels:
             return []
-        cells = [
-            replace(focus(self.options), discretization=discretization)
-            for discretization in self.options.discretizations
-        ]
-        return [machine.rate(c, self.timings[c].median, self.limits) for c in cells if c in self.timings]
+        base = focus(self.options)
+        found = {cell: self.timing(cell) for cell in _of_rules(base, self.options)}
+        return [machine.rate(cell, timing.median, self.limits) for cell, timing in found.items() if timing]
 
     def checks(self) -> list[Check]:
         """The promises, where this run has what they are about."""
         if self.options.device != "cpu" or self.options.levels:
             return []
-        return check_all(
-            focus(self.options), self.options.discretizations, self.timings.get, self.limit_timings[machine.GEMM]
-        )
+        gemm = self.limit_timings[machine.GEMM]
+        return check_all(focus(self.options), self.options.discretizations, self.timing, gemm)
+
+    def findings(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "shape": {"D": workloads.D, "N": workloads.N},
+            "limits": {"gemm_flop_per_second": self.limits.gemm, "copy_bytes_per_second": self.limits.copy},
+            "rates": [asdict(rate) for rate in self.rates()],
+            "checks": [check.facts() for check in self.checks()],
+        }
+
+    def of_case(self, case: Case) -> dict[str, Any]:
+        if not isinstance(case, Cell):
+            return {}
+        return {f"times_faster_than_{peer_of(case).backend}": self.times_faster_than_peer(case)}
 
 
 def focus(options: Options) -> Cell:
@@ -137,9 +157,13 @@ def variants(cell: Cell) -> dict[str, Cell]:
     return several | ({"one thread": replace(cell, threads=1)} if one_thread else {})
 
 
-def plan(options: Options) -> list[Cell]:
+def _of_rules(cell: Cell, options: Options) -> list[Cell]:
+    return [replace(cell, discretization=discretization) for discretization in options.discretizations]
+
+
+def cells(options: Options) -> list[Cell]:
     """Every cell, those that are compared with each other close together."""
-    cells: list[Cell] = []
+    found: list[Cell] = []
     center = focus(options)
     if options.levels:
         return [cell for table in level_cells(options) for row in table.values() for cell in row.values()]
@@ -147,17 +171,17 @@ def plan(options: Options) -> list[Cell]:
         for L in options.lengths:
             for backward in (False, True):
                 base = replace(center, batch=batch, L=L, backward=backward)
-                own = [replace(base, discretization=discretization) for discretization in options.discretizations]
+                own = _of_rules(base, options)
                 peer = peer_of(base)
                 fused = replace(base, fused=True)
-                cells += [*own, fused, peer, peer_of(fused), replace(peer, backend=PEER_KEEPING)]
-                cells += [replace(cell, backend="reference") for cell in own]
+                found += [*own, fused, peer, peer_of(fused), replace(peer, backend=PEER_KEEPING)]
+                found += [replace(cell, backend="reference") for cell in own]
                 if L <= workloads.LONGEST_COMPILED:
-                    cells.append(replace(base, backend=COMPILED))
+                    found.append(replace(base, backend=COMPILED))
                 if (batch, L) == (center.batch, center.L):
-                    cells += [variant for cell in own for variant in variants(cell).values()]
+                    found += [variant for cell in own for variant in variants(cell).values()]
     wanted = {*options.backends, *([PEER_KEEPING] if PEER in options.backends else [])}
-    return [cell for cell in dict.fromkeys(cells) if cell.backend in wanted]
+    return [cell for cell in dict.fromkeys(found) if cell.backend in wanted]
 
 
 def level_cells(options: Options) -> list[dict[str, dict[str, Cell]]]:
@@ -176,110 +200,77 @@ def level_cells(options: Options) -> list[dict[str, dict[str, Cell]]]:
     ]
 
 
-def run(options: Options, report: Report) -> Result:
+def run(options: Options, command: str, report: Report) -> Result:
     """Measure everything that is worth its time."""
     patience = QUICK if options.quick else PATIENT
     facts = machine.describe(options.device, peer_of(focus(options)).backend)
-    cells = plan(options)
-    backends = dict.fromkeys(cell.backend for cell in cells if not _impossible(cell))
-    workers = {name: Worker(workloads.ENVIRONMENTS.get(name, {})) for name in backends or [_NOBODY]}
-    try:
-        calibration = _calibrate(cells, workers, patience, report)
-        parties = _parties(calibration.expected, workers, options, patience)
-        total, done = sum(party.turns for party in parties), 0
 
-        def tick(number: int) -> None:
-            nonlocal done
-            done += 1
-            report(f"round {number + 1} of {options.repeats}", done, total)
+    def refuse(case: Case, known: Mapping[Case, float], processes: Processes) -> str | None:
+        assert isinstance(case, Cell)
+        allowed = patience.per_call[case.backend]
+        return _impossible(case) or _too_large(case) or _too_slow(case, known, processes, allowed)
 
-        timings = timing.in_turns(parties, options.repeats, patience.per_turn, tick)
-    finally:
-        for worker in workers.values():
-            worker.close()
-    return Result(
-        options=options,
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        machine=facts,
-        timings={cell: timings[cell] for cell in calibration.expected},
-        skipped=calibration.skipped,
-        limit_timings={limit.name: timings[limit] for limit in _limits(options)},
-        compile_seconds=calibration.compile_seconds,
+    plan = Plan(
+        cases=cells(options),
+        process=process_of,
+        rounds=lambda expected: options.rounds or (3 if options.quick else 7),
+        parties=lambda expected, rounds: parties(expected, rounds, options, patience),
+        refuse=refuse,
+        # torch.compile, and a peer that may be installed without its kernels
+        may_fail=lambda case: case.compiled or (isinstance(case, Cell) and case.backend == GPU_PEER),
     )
+    found = measure(plan, report)
+    compiled = [seconds for case, seconds in found.first.items() if case.compiled]
+    notes = {"compile_seconds": max(compiled, default=None)}
+    return found.result("scan", command, options, facts, notes=notes)
 
 
-@dataclass
-class _Calibration:
-    """What is worth measuring, and roughly how long a call of it takes."""
-
-    expected: dict[Cell, float] = field(default_factory=dict)
-    skipped: dict[Cell, str] = field(default_factory=dict)
-    compile_seconds: float | None = None
+def process_of(case: Case) -> Process:
+    """One for each backend, because the heap that one leaves behind changes the speed of another."""
+    backend = case.backend if isinstance(case, Cell) else "machine"
+    return Process(backend, tuple(workloads.ENVIRONMENTS.get(backend, {}).items()))
 
 
-def _calibrate(cells: list[Cell], workers: dict[str, Worker], patience: Patience, report: Report) -> _Calibration:
-    found = _Calibration()
-    for number, cell in enumerate(cells):
-        report("looking for what can be measured", number, len(cells))
-        allowed = patience.per_call[cell.backend]
-        if reason := _impossible(cell) or _too_large(cell) or _too_slow(cell, found.expected, workers, allowed):
-            found.skipped[cell] = reason
-            continue
-        try:
-            first, found.expected[cell] = workers[cell.backend].first_calls(cell)
-        except RuntimeError as error:
-            if cell.backend not in (COMPILED, GPU_PEER):  # which may be installed without its kernels
-                raise
-            found.skipped[cell] = " ".join(str(error).split())[:200]  # a compiler's complaints can be pages long
-            continue
-        if cell.backend == COMPILED:
-            found.compile_seconds = max(first, found.compile_seconds or 0.0)
-    return found
-
-
-def _parties(
-    expected: dict[Cell, float], workers: dict[str, Worker], options: Options, patience: Patience
-) -> list[Party[Key]]:
+def parties(expected: Mapping[Case, float], rounds: int, options: Options, patience: Patience) -> list[Party]:
     """The cells of one shape and backend together, and with them the limits of the machine where they are compared.
 
     With the long cells go those that a token of them is compared with.
     """
     center = focus(options)
-    groups: dict[tuple[object, ...], list[Key]] = {}
+    groups: dict[tuple[object, ...], list[Case]] = {}
     for cell in expected:
+        assert isinstance(cell, Cell)
         group = groups.setdefault((cell.backend, cell.batch, cell.L, cell.backward), [])
         group.append(cell)
         short = replace(cell, L=center.L)
         if cell.L == LONG != center.L and cell.backend == center.backend and short in expected:
             group.append(short)
-    first = next(iter(workers))  # the native backend, if it is there
     where = center.backend, center.batch, center.L, center.backward
-    groups.setdefault(where if where in groups else (first,), []).extend(_limits(options))
-
-    def party(worker: Worker, members: list[Key]) -> Party[Key]:
-        members = sorted(members, key=_condition)  # stable: neighbours stay neighbours
-        calls = [expected[key] for key in members if isinstance(key, Cell)]
-        turns = max(3, int(patience.per_cell / max(calls))) if calls else options.repeats
-        several_laps = min(patience.per_party, 3 * sum(calls))
-        orders = [range(len(members))]
-
-        def run(at_least: float) -> list[list[float]]:
-            return worker.laps(members, orders, max(at_least, several_laps))
-
-        return Party(members, run, min(options.repeats, turns))
-
-    return [party(workers[str(where[0])], members) for where, members in groups.items()]
+    groups.setdefault(where if where in groups else (), []).extend(limit_cases(options))
+    return [_party(group, expected, rounds, patience) for group in groups.values()]
 
 
-def _condition(key: Key) -> tuple[object, ...]:
+def _party(group: Sequence[Case], expected: Mapping[Case, float], rounds: int, patience: Patience) -> Party:
+    members = sorted(group, key=_condition)  # stable: neighbours stay neighbours
+    calls = [expected[case] for case in members if case in expected]
+    return Party(
+        members=tuple(members),
+        process=process_of(group[0]),
+        turns=min(rounds, max(3, int(patience.per_cell / max(calls)))) if calls else rounds,
+        seconds=max(patience.per_turn * len(members), min(patience.per_party, 3 * sum(calls))),
+    )
+
+
+def _condition(case: Case) -> tuple[object, ...]:
     """What calls in a row should have in common, so that each finds threads and tensors as the one before left them."""
-    return (-key.threads, key.dtype, key.layout, key.fused) if isinstance(key, Cell) else (-key.threads,)
+    return (-case.threads, case.dtype, case.layout, case.fused) if isinstance(case, Cell) else (-case.threads,)
 
 
-def _limits(options: Options) -> list[Limit]:
-    limits = [Limit(name, options.device, options.threads) for name in (machine.GEMM, machine.COPY)]
+def limit_cases(options: Options) -> list[Limit]:
+    names = (machine.GEMM, machine.COPY)
+    limits = [Limit(name, device=options.device, threads=options.threads) for name in names]
     one_thread = options.device == "cpu" and options.threads > 1
-    return [*limits, *([Limit(machine.GEMM_ONE_THREAD, options.device, 1)] if one_thread else [])]
+    return [*limits, *([Limit(machine.GEMM_ONE_THREAD, threads=1)] if one_thread else [])]
 
 
 def _impossible(cell: Cell) -> str | None:
@@ -299,12 +290,13 @@ def _too_large(cell: Cell) -> str | None:
     return f"it would need about {needed / 1e9:.2g} GB of memory, more than half of the {free}"
 
 
-def _too_slow(cell: Cell, expected: dict[Cell, float], workers: dict[str, Worker], allowed: float) -> str | None:
+def _too_slow(cell: Cell, known: Mapping[Case, float], processes: Processes, allowed: float) -> str | None:
     """Told by the longest shorter sequence that is known; if none is, by one short enough to try."""
-    shorter = {c: seconds for c, seconds in expected.items() if c.L < cell.L and replace(c, L=cell.L) == cell}
+    cells = {c: seconds for c, seconds in known.items() if isinstance(c, Cell)}
+    shorter = {c: seconds for c, seconds in cells.items() if c.L < cell.L and replace(c, L=cell.L) == cell}
     if not shorter and cell.L > _SHORT:
         probe = replace(cell, L=_SHORT)
-        shorter = {probe: workers[cell.backend].first_calls(probe)[1]}
+        shorter = {probe: processes[process_of(probe)].first_calls(probe)[1]}
     if not shorter:
         return None
     nearest = max(shorter, key=lambda c: c.L)
@@ -312,33 +304,3 @@ def _too_slow(cell: Cell, expected: dict[Cell, float], workers: dict[str, Worker
     if predicted <= allowed:
         return None
     return f"one call would take about {predicted:.1f} s; more than {allowed:g} s are not spent on it"
-
-
-def as_facts_of(result: Result) -> dict[str, Any]:
-    """The result as plain data: what `--json` writes."""
-    peer = peer_of(focus(result.options)).backend
-    cells = [
-        asdict(cell)
-        | {
-            "seconds": result.timings[cell].told() if cell in result.timings else None,
-            f"times_faster_than_{peer}": result.times_faster_than_peer(cell),
-            "skipped_because": result.skipped.get(cell),
-        }
-        for cell in [*result.timings, *result.skipped]
-    ]
-    return {
-        "tustin": __version__,
-        "date": result.date,
-        "options": as_facts(result.options),
-        "shape": {"D": workloads.D, "N": workloads.N},
-        "machine": result.machine,
-        "limits": {
-            "gemm_flop_per_second": result.limits.gemm,
-            "copy_bytes_per_second": result.limits.copy,
-            "seconds": {name: found.told() for name, found in result.limit_timings.items()},
-        },
-        "cells": cells,
-        "compile_seconds": result.compile_seconds,
-        "rates": [asdict(rate) for rate in result.rates()],
-        "checks": [check.told() for check in result.checks()],
-    }

@@ -1,31 +1,30 @@
-"""The result of `tustin bench train` in tables: what a step costs with each rule, beside the paper's costs."""
+"""What a training step costs with each rule, in a table beside the paper's costs."""
 
 from __future__ import annotations
 
-import statistics
+from collections.abc import Sequence
 
 from ..report.paper_figures import PAPER, SOURCE
-from ..study.tables import NOTHING, Table
-from ..study.wording import signed
-from .inference import BASELINE, Result
-from .inference_tables import A100, change_text, checks_table, memory_text
-from .models import Candidate
-from .pairing import CONFIDENCE
-from .report import number
+from ..report.speed import BASELINE, Candidate, Speed
+from ..report.speed_tables import A100, change_text
+from ..report.table import NOTHING, Table, number, signed
+from ..report.timing import CONFIDENCE
+from .checks import Check, checks_table
+from .memory import memory_text
 
 
-def tables(result: Result) -> list[Table]:
+def tables(speed: Speed, checks: Sequence[Check]) -> list[Table]:
     """A table for each batch size, then the verdicts."""
-    return [*(_steps(result, batch) for batch in result.batch_sizes), checks_table(result.checks())]
+    return [*(_steps(speed, batch) for batch in speed.batch_sizes), checks_table(checks)]
 
 
-def _steps(result: Result, batch: int) -> Table:
+def _steps(speed: Speed, batch: int) -> Table:
     header = ("", "ms per step", "images/s", "peak memory (MiB)", f"throughput against {BASELINE}", "beyond noise")
     return Table(
         f"training-{batch}",
         f"Training steps, batch {batch}",
         (*header, f"{A100}: against {BASELINE}"),
-        [_row(result, candidate, batch) for candidate in result.candidates],
+        [_row(speed, candidate, batch) for candidate in speed.candidates],
         f"Against {BASELINE}: median over the rounds, and its {CONFIDENCE:.0%} interval; {BASELINE} again shows the "
         "noise. Memory: what a step needs beside weights and images, to about 2 MiB. The column of the paper is "
         f"printed in {SOURCE} for CIFAR-100 and was not measured here.",
@@ -33,20 +32,19 @@ def _steps(result: Result, batch: int) -> Table:
     )
 
 
-def _row(result: Result, candidate: Candidate, batch: int) -> tuple[str, ...]:
-    case = result.case(candidate, batch)
-    calls, ratio = result.calls(case), result.to_baseline(case)
-    is_baseline = case == result.of_discretization(BASELINE, batch)
-    if not calls or ratio is None:
+def _row(speed: Speed, candidate: Candidate, batch: int) -> tuple[str, ...]:
+    case = speed.case(candidate, batch)
+    timing, ratio = speed.timing(case), speed.to_baseline(case)
+    is_baseline = case == speed.of_discretization(BASELINE, batch)
+    if not timing or ratio is None:
         return (candidate.name, *[NOTHING] * 6)
-    seconds = statistics.median(calls)
     return (
         candidate.name,
-        number(1e3 * seconds),
-        number(batch / seconds),
-        memory_text(result.measured.peaks.get(case)),
+        number(1e3 * timing.median),
+        number(batch / timing.median),
+        memory_text(speed.result.peaks.get(case)),
         NOTHING if is_baseline else change_text(ratio.inverse()),
-        NOTHING if is_baseline else "yes" if result.differs_from_baseline(case) else "no",
+        NOTHING if is_baseline else "yes" if speed.differs_from_baseline(case) else "no",
         _paper(candidate),
     )
 

@@ -11,18 +11,17 @@ import gc
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 
-from . import machine, memory, models, timing, workloads
-from .machine import Limit
-from .models import Candidate, Case
-from .workloads import Cell
+from ..report.measurement import Case
+from ..report.speed import ModelCase
+from . import machine, memory, models, workloads
 
 _WARM_UP_BELOW = 0.2
 """Calls of fewer seconds than this are made once untimed where they would not find caches and threads as in a loop."""
@@ -31,12 +30,15 @@ _LONG = 1.0
 """Seconds of a first call that is not made again to learn how long the next takes. The first ever always is, because it
 imports a lot."""
 
-
-Key = Cell | Case | Limit
-"""What is timed: a scan, a model, or a limit of the machine."""
-
 _QUEUED = 10
-"""Calls that a GPU is given before it is waited for: the wait takes as long as a small call."""
+"""Calls of a scan that a GPU is given before it is waited for: the wait takes as long as a small call."""
+
+_MAKERS: dict[str, Callable[[Any], Callable[[], object]]] = {
+    "scan": workloads.make_call,
+    "model": models.make_call,
+    "limit": machine.make_call,
+}
+"""What makes a call, ready to be timed, of each kind of case."""
 
 
 class Worker:
@@ -50,20 +52,25 @@ class Worker:
             self._process.start()
         other.close()  # so that the end of the process ends the connection
 
-    def first_calls(self, cell: Cell | Case) -> tuple[float, float]:
+    def first_calls(self, case: Case) -> tuple[float, float]:
         """Seconds of the first call, and of the next one unless the first was long; RuntimeError if it fails."""
-        seconds: tuple[float, float] = self._ask("first_calls", cell)
+        seconds: tuple[float, float] = self._ask("first_calls", case)
         return seconds
 
-    def laps(self, keys: Sequence[Key], orders: Sequence[Sequence[int]], at_least: float) -> list[list[float]]:
-        """Seconds of each call, key by key: all in turns, in one order after the other, for `at_least` seconds."""
-        seconds: list[list[float]] = self._ask("laps", keys, orders, at_least)
+    def laps(self, cases: Sequence[Case], orders: Sequence[Sequence[int]], at_least: float) -> list[list[float]]:
+        """Seconds of each call, case by case: all in turns, in one order after the other, for `at_least` seconds."""
+        seconds: list[list[float]] = self._ask("laps", cases, orders, at_least)
         return seconds
 
-    def peak(self, case: Case) -> int | None:
+    def peak(self, case: ModelCase) -> int | None:
         """Bytes that one call of a model needs beside its weights; None where the system does not tell."""
         peak: int | None = self._ask("peak", case)
         return peak
+
+    def shares(self, case: ModelCase) -> dict[str, float]:
+        """The groups of operations that a call of a model consists of, each with its share of the time."""
+        shares: dict[str, float] = self._ask("shares", case)
+        return shares
 
     def close(self) -> None:
         """Let it end by itself, so that it can tidy up; if it is still busy, at once."""
@@ -110,7 +117,12 @@ def _serve(connection: Connection) -> None:
     """Answer requests until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
     gc.disable()  # not in the middle of a call
-    requests: dict[str, Callable[..., object]] = {"first_calls": _first_calls, "laps": _laps, "peak": _peak}
+    requests: dict[str, Callable[..., object]] = {
+        "first_calls": _first_calls,
+        "laps": _laps,
+        "peak": _peak,
+        "shares": _shares,
+    }
     while True:
         try:
             name, *arguments = connection.recv()
@@ -127,69 +139,86 @@ def _serve(connection: Connection) -> None:
             return
 
 
-def _first_calls(cell: Cell | Case) -> tuple[float, float]:
-    torch.set_num_threads(cell.threads)
-    first = timing.time_once(_call(cell)) / _calls(cell)
-    compiles = cell.backend == workloads.COMPILED if isinstance(cell, Cell) else cell.candidate.compiled
-    again = first <= _LONG or compiles or not _expected
-    next_one = timing.time_once(_call(cell)) / _calls(cell) if again else first
-    _expected[cell] = next_one
-    return first, next_one
+def _first_calls(case: Case) -> tuple[float, float]:
+    torch.set_num_threads(case.threads)
+    first = time_once(_call(case)) / _calls(case)
+    again = first <= _LONG or case.compiled or not _expected
+    _expected[case] = time_once(_call(case)) / _calls(case) if again else first
+    return first, _expected[case]
 
 
-def _laps(keys: Sequence[Key], orders: Sequence[Sequence[int]], at_least: float) -> list[list[float]]:
-    before: Key | None = None
+def _laps(cases: Sequence[Case], orders: Sequence[Sequence[int]], at_least: float) -> list[list[float]]:
+    before: Case | None = None
 
     def call(member: int) -> float:
         nonlocal before
-        key = keys[member]
-        torch.set_num_threads(key.threads)
-        run = _call(key)
-        if _is_cold(key, before):
+        case = cases[member]
+        torch.set_num_threads(case.threads)
+        run = _call(case)
+        if _is_cold(case, before):
             run()
-        before = key
-        _expected[key] = timing.time_once(run) / _calls(key)
-        return _expected[key]
+        before = case
+        _expected[case] = time_once(run) / _calls(case)
+        return _expected[case]
 
-    return timing.in_laps(call, orders, at_least)
+    return in_laps(call, orders, at_least)
 
 
-def _is_cold(key: Key, before: Key | None) -> bool:
+def in_laps(
+    call: Callable[[int], float], orders: Sequence[Sequence[int]], at_least: float, most: int = 50
+) -> list[list[float]]:
+    """What each call took, member by member: laps for `at_least` seconds and at least one, their orders one by one.
+
+    `call` calls a member by its number, and tells what it took.
+    """
+    seconds: list[list[float]] = [[] for _ in orders[0]]
+    end = time.perf_counter() + at_least
+    lap = 0
+    while lap == 0 or (time.perf_counter() < end and lap < most):
+        for member in orders[lap % len(orders)]:
+            seconds[member].append(call(member))
+        lap += 1
+    return seconds
+
+
+def time_once(run: Callable[[], object]) -> float:
+    """Seconds of one call; its result is freed after the clock has stopped."""
+    start = time.perf_counter()
+    result = run()
+    seconds = time.perf_counter() - start
+    del result
+    return seconds
+
+
+def _is_cold(case: Case, before: Case | None) -> bool:
     """Whether a call after one of `before` would not be as in a loop: other tensors, another number of threads."""
-    if key not in _expected:
+    if case not in _expected:
         return True
-    return _expected[key] < _WARM_UP_BELOW and (before is None or _work(key) != _work(before))
+    return _expected[case] < _WARM_UP_BELOW and (before is None or case.work != before.work)
 
 
-_expected: dict[Key, float] = {}
+_expected: dict[Case, float] = {}
 
 
-def _peak(case: Case) -> int | None:
+def _peak(case: ModelCase) -> int | None:
     torch.set_num_threads(case.threads)
     return memory.growth(case)
 
 
-_NOBODY = Candidate("", None)
+def _shares(case: ModelCase) -> dict[str, float]:
+    torch.set_num_threads(case.threads)
+    return models.shares(_call(case))
 
 
-def _work(key: Key) -> Key:
-    """The same for all that only differ in who does it."""
-    if isinstance(key, Cell):
-        return replace(key, discretization="", level="")
-    return replace(key, candidate=_NOBODY) if isinstance(key, Case) else key
-
-
-def _calls(key: Key) -> int:
+def _calls(case: Case) -> int:
     """How many calls one of `_call` makes."""
-    return 1 if isinstance(key, Case) or key.device == "cpu" else _QUEUED
+    return 1 if isinstance(case, ModelCase) or case.device == "cpu" else _QUEUED
 
 
 @functools.cache
-def _call(key: Key) -> Callable[[], object]:
-    if isinstance(key, Case):
-        return models.make_call(key)
-    call = workloads.make_call(key) if isinstance(key, Cell) else machine.limit_calls(key.device)[key.name]
-    if key.device == "cpu":
+def _call(case: Case) -> Callable[[], object]:
+    call = _MAKERS[case.kind](case)
+    if _calls(case) == 1:
         return call
 
     def queued() -> None:

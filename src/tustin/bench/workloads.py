@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..ops import native
 from ..ops.scan import BACKENDS, selective_scan
+from ..report.measurement import Case
 
 D, N = 384, 16  # ViM-tiny's
 PEER = "mambapy"
@@ -35,8 +36,8 @@ LONGEST_COMPILED = 64
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One measurement: who computes what."""
+class Cell(Case, kind="scan"):
+    """A call of the scan."""
 
     backend: str
     """A backend of `selective_scan`, "compiled" for torch.compile of the reference, or the peer."""
@@ -46,10 +47,8 @@ class Cell:
     backward: bool
     dtype: str
     layout: str
-    threads: int
     fused: bool = False
     """With all that the kernel can do at once: bias and softplus of delta, and the gate."""
-    device: str = "cpu"
     level: str = ""
     """The instruction set of the native backend; the best one if not given."""
 
@@ -61,6 +60,14 @@ class Cell:
     @property
     def mode(self) -> str:
         return "forward+backward" if self.backward else "forward"
+
+    @property
+    def work(self) -> Cell:
+        return replace(self, discretization="", level="")
+
+    @property
+    def compiled(self) -> bool:
+        return self.backend == COMPILED
 
 
 def peer_of(cell: Cell) -> Cell:

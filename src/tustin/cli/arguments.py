@@ -51,7 +51,7 @@ def image_size(text: str) -> tuple[int, int]:
 
 def picture(text: str) -> Path:
     """A file whose ending is the format of a picture."""
-    from ..report.rules_picture import format_of
+    from ..report.plot_style import format_of
 
     try:
         format_of(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -12,8 +13,10 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from .. import __version__
-from ..bench import inference_tables
-from ..bench.inference import Result as Speed
+from ..report import speed_tables
+from ..report.formats import as_html
+from ..report.speed import Speed
+from ..report.table import Table
 from . import plots, speed, tables
 from .stats import Analysis, Verdict
 from .wording import headline, limits, title
@@ -39,7 +42,7 @@ class Section:
 
     title: str
     text: str
-    tables: list[tables.Table]
+    tables: list[Table]
     plots: list[Plot]
 
 
@@ -70,7 +73,7 @@ def render(analysis: Analysis, measured_speed: Speed | None = None) -> str:
             tables.settings_table("environment", "Environment", plan.environment),
             tables.runs_table(analysis),
         ],
-        verdicts={str(verdict): verdict.name.lower() for verdict in Verdict},
+        draw=partial(as_html, marked={str(verdict): verdict.name.lower() for verdict in Verdict}),
         version=__version__,
         css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
         plotly=Markup(get_plotlyjs()),
@@ -109,16 +112,16 @@ def _plots(analysis: Analysis) -> Iterator[Plot]:
         )
 
 
-def _speed(result: Speed) -> Section:
+def _speed(measured: Speed) -> Section:
     return Section(
         "Speed of inference",
-        f"Measured by {result.command}. {inference_tables.summary(result)}",
-        inference_tables.conclusions(result),
+        f"Measured by {measured.result.command}. {speed_tables.summary(measured)}",
+        speed_tables.conclusions(measured),
         [
-            Plot("Throughput", _html(speed.throughput_plot(result), "throughput"), "By the median of all calls."),
+            Plot("Throughput", _html(speed.throughput_plot(measured), "throughput"), "By the median of all calls."),
             Plot(
                 "Cost",
-                _html(speed.cost_plot(result), "cost"),
+                _html(speed.cost_plot(measured), "cost"),
                 "Medians of the ratios within a round, and their intervals.",
             ),
         ],

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from ..report.table import signed
 from ..train.metrics import METRICS, Metric
 from .results import Result
 from .stats import CONFIDENCE, Analysis, Comparison
-from .wording import difference_unit, digits, signed
+from .wording import difference_unit, digits
 
 __all__ = ["empty_figure", "gains_plot", "learning_curves", "look", "scatter_plot"]
 

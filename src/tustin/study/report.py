@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..report.formats import as_csv, as_latex, as_markdown, as_rich, escape_markdown, json_text, table_of
 from ..support.files import remove_unfinished, write_text
 from .results import Result, read_study
 from .stats import Analysis, analyse, numbers_of
 from .tables import failures_table, paper_table, results_table, significance_table
-from .texts import as_latex, as_markdown, as_rich, escape_markdown
 from .wording import headline, limits, title
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .tables import Table
+    from ..report.table import Table
 
 __all__ = ["print_tables", "write_report"]
 
@@ -87,30 +83,21 @@ def _json(analysis: Analysis) -> str:
         "runs": [_without_curve(result) for result in analysis.study.results],
         "missing": analysis.study.missing,
     }
-    return json.dumps(_strict(facts), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(facts)
 
 
 def _without_curve(result: Result) -> dict[str, Any]:
     return {name: value for name, value in asdict(result).items() if name != "curve"}
 
 
-def _strict(value: Any) -> Any:
-    """JSON has neither NaN nor infinity: they become null."""
-    if isinstance(value, dict):
-        return {key: _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _runs_csv(analysis: Analysis) -> str:
     """A line for each run that has ended."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"discretization": run.discretization, "seed": run.seed, "status": run.status}
         | (numbers_of(run) if run.status == "done" else {"error": run.error})
         for run in analysis.study.results
     ]
-    return _csv(rows, ["discretization", "seed", "status"])
+    return as_csv(table_of("runs", rows, ["discretization", "seed", "status"]))
 
 
 def _discretizations_csv(analysis: Analysis) -> str:
@@ -132,28 +119,10 @@ def _discretizations_csv(analysis: Analysis) -> str:
                 row |= {f"gain_{part}": value for part, value in asdict(comparison.gain).items() if part != "n"}
             row |= {name: getattr(comparison, name) for name in _TESTED}
         rows.append(row)
-    return _csv(rows, ["discretization"])
+    return as_csv(table_of("discretizations", rows, ["discretization"]))
 
 
 _TESTED = ("p", "p_holm", "p_loss", "p_loss_holm", "cohens_d", "detectable", "verdict")
-
-
-def _csv(rows: list[dict[str, Any]], first: list[str]) -> str:
-    """Every column that a row has; what is not known is empty."""
-    columns = list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(_cell, columns))
-    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
-    return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    """Text on one line, with an apostrophe where a spreadsheet would take it for a formula and compute it."""
-    if not isinstance(value, str):
-        return value
-    text = " ".join(value.split())
-    return f"'{text}" if text.startswith(tuple("=+-@")) else text
 
 
 _FILES: dict[str, Callable[[Analysis], str]] = {

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-import statistics
 from html import escape
 from pathlib import Path
 
 import plotly.graph_objects as go
 
-from ..bench.inference import BASELINE, Result
-from ..bench.inference_facts import from_facts
-from ..bench.models import Candidate
+from ..report.measurement import Result
+from ..report.speed import BASELINE, Candidate, Speed
 from .plots import BASELINE_COLOUR, empty_figure, look
 
 __all__ = ["cost_plot", "read_speed", "throughput_plot"]
@@ -20,26 +17,26 @@ __all__ = ["cost_plot", "read_speed", "throughput_plot"]
 FILE = "inference.json"
 
 
-def read_speed(folder: str | Path) -> Result | None:
+def read_speed(folder: str | Path) -> Speed | None:
     """The result in the folder, if there is one; ValueError if it cannot be read."""
     path = Path(folder) / FILE
     if not path.exists():
         return None
-    try:
-        return from_facts(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise ValueError(f"{path} is no result of 'tustin bench inference --out': {error}") from error
+    speed = Speed(Result.read(path, "inference"))
+    if missing := [batch for batch in speed.batch_sizes if not speed.timing(speed.of_discretization(BASELINE, batch))]:
+        raise ValueError(f"{path} is no result of 'tustin bench inference': {BASELINE} lacks batch size {missing[0]}")
+    return speed
 
 
-def throughput_plot(result: Result) -> go.Figure:
+def throughput_plot(speed: Speed) -> go.Figure:
     """Images per second by batch size, of the rules and their peers."""
     figure = empty_figure("batch size", "throughput (images/s)")
-    for candidate in result.candidates:
+    for candidate in speed.candidates:
         if candidate.again or candidate.backend == "reference":
             continue
-        cases = [result.case(candidate, batch) for batch in result.batch_sizes]
-        rates = {case.batch: case.batch / statistics.median(result.calls(case)) for case in cases if result.calls(case)}
-        colour, symbol = _look(result, candidate)
+        cases = [speed.case(candidate, batch) for batch in speed.batch_sizes]
+        rates = {case.batch: case.batch / timing.median for case in cases if (timing := speed.timing(case))}
+        colour, symbol = _look(speed, candidate)
         figure.add_scatter(
             x=[str(batch) for batch in rates],
             y=list(rates.values()),
@@ -54,18 +51,18 @@ def throughput_plot(result: Result) -> go.Figure:
     return figure
 
 
-def cost_plot(result: Result) -> go.Figure:
+def cost_plot(speed: Speed) -> go.Figure:
     """Time of each rule relative to the baseline's, with intervals."""
     figure = empty_figure("batch size", f"time : {escape(BASELINE)}'s")
-    rules = [discretization for discretization in result.options.discretizations if discretization != BASELINE]
+    rules = [discretization for discretization in speed.result.options.discretizations if discretization != BASELINE]
     for number, discretization in enumerate(rules):
         found = {
-            batch: result.to_baseline(result.of_discretization(discretization, batch)) for batch in result.batch_sizes
+            batch: speed.to_baseline(speed.of_discretization(discretization, batch)) for batch in speed.batch_sizes
         }
         ratios = {place: ratio for place, ratio in enumerate(found.values()) if ratio}
         middles = [ratio.median for ratio in ratios.values()]
         bounds = [ratio.interval() for ratio in ratios.values()]
-        colour, symbol = _look(result, Candidate(result.options.model, discretization))
+        colour, symbol = _look(speed, Candidate(speed.result.options.model, discretization))
         figure.add_scatter(
             x=[place + 0.6 * ((number + 0.5) / len(rules) - 0.5) for place in ratios],
             y=middles,
@@ -83,12 +80,12 @@ def cost_plot(result: Result) -> go.Figure:
             hovertemplate="%{y:.3f}",
         )
     figure.add_hline(y=1, line={"color": BASELINE_COLOUR, "width": 1.5})
-    batches = [str(batch) for batch in result.batch_sizes]
+    batches = [str(batch) for batch in speed.batch_sizes]
     figure.update_xaxes(tickvals=list(range(len(batches))), ticktext=batches, showgrid=False)
     return figure
 
 
-def _look(result: Result, candidate: Candidate) -> tuple[str, str]:
+def _look(speed: Speed, candidate: Candidate) -> tuple[str, str]:
     if candidate.discretization is None:
         return BASELINE_COLOUR, "x"
-    return look(candidate.discretization, result.options.discretizations, BASELINE)
+    return look(candidate.discretization, speed.result.options.discretizations, BASELINE)

@@ -1,19 +1,18 @@
-"""The tables of a study as text in rows, the same for the terminal, Markdown, HTML and LaTeX."""
+"""The tables of a study."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..report.paper_figures import PAPER, SOURCE, PaperResults
+from ..report.table import NOTHING, Table, flat, signed
 from ..train.metrics import METRICS, Metric
 from ..train.run import FREE
 from .stats import CONFIDENCE, POWER, Analysis, Comparison, DiscretizationSummary, Spread, numbers_of
-from .wording import difference_unit, digits, flat, signed
+from .wording import difference_unit, digits
 
 __all__ = [
-    "Table",
     "failures_table",
     "paper_table",
     "results_table",
@@ -22,26 +21,9 @@ __all__ = [
     "significance_table",
 ]
 
-NOTHING = "–"
 MOST_METRICS = 4
 """Columns of metrics in a table that is meant to be read; the CSV files hold all."""
 _TIME_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
-
-
-@dataclass(frozen=True)
-class Table:
-    """Text in rows; the first column says what a row is about."""
-
-    name: str
-    title: str
-    header: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    note: str = ""
-    words: frozenset[str] = frozenset()
-    """Columns, beside the first, that hold words and not numbers."""
-
-    def is_text(self, column: int) -> bool:
-        return column == 0 or self.header[column] in self.words
 
 
 def results_table(analysis: Analysis) -> Table:
@@ -84,12 +66,12 @@ def significance_table(analysis: Analysis) -> Table:
     return Table(
         "significance",
         f"Is it better than {plan.baseline}?",
-        ("discretization", "verdict", gain, f"{CONFIDENCE:.0%} interval", "pairs", "d", "p", "p, Holm", "detects"),
+        ("discretization", "verdict", gain, f"{CONFIDENCE:.0%} interval", "n", "d", "p", "p, Holm", "detects"),
         [_comparison_row(comparison, digits(metric)) for comparison in analysis.comparisons],
         f"Gain in {metric.title} over {plan.baseline} with the same seed, and its bootstrap interval, too narrow with "
-        "few pairs; d: Cohen's, of the paired differences; p: one-sided sign-flip test, then with Holm's correction "
-        f"over the discretizations; detects: the gain that would be shown with a probability of {POWER:.0%}. Level "
-        f"{plan.level:g}, threshold {plan.threshold:g}{f' {unit}' if unit else ''}. “Not shown” does not mean equal."
+        "few pairs; n: pairs of runs; d: Cohen's, of the paired differences; p: one-sided sign-flip test, then with "
+        f"Holm's correction over the discretizations; detects: the gain that would be shown with a probability of "
+        f"{POWER:.0%}. Level {plan.level:g}, threshold {plan.threshold:g}{f' {unit}' if unit else ''}. “Not shown” does not mean equal."
         f"{direction}",
         frozenset({"verdict"}),
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from ..report.table import flat, signed
 from ..train.metrics import Metric
 from .stats import Analysis, Comparison, Verdict, holm, smallest_p
 
-__all__ = ["difference_unit", "digits", "flat", "headline", "limits", "signed", "title"]
+__all__ = ["difference_unit", "digits", "headline", "limits", "title"]
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
@@ -123,14 +123,6 @@ def _of_environments(analysis: Analysis) -> Iterator[str]:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted names."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return found
-
-
 def digits(metric: Metric) -> int:
     """Decimals with which a metric is shown."""
     return {"%": 2, "images/s": 0, "s": 1}.get(metric.unit, 4)
@@ -139,12 +131,6 @@ def digits(metric: Metric) -> int:
 def difference_unit(metric: Metric) -> str:
     """Of a difference between two values of the metric: percentages differ by points."""
     return "points" if metric.unit == "%" else metric.unit
-
-
-def signed(value: float, decimals: int) -> str:
-    """With a true minus sign, and no sign for what rounds to zero."""
-    text = f"{value:+.{decimals}f}"
-    return text[1:] if float(text) == 0 else text.replace("-", "−")
 
 
 def _joined(names: Sequence[str], word: str = "and") -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 __all__ = ["digest", "insist_on_file", "insist_on_values", "read_json", "read_text", "remove_unfinished"]
-__all__ += ["replacing", "shortened", "write_text"]
+__all__ += ["replacing", "shortened", "writable", "write_text"]
 
 LARGEST_TEXT = 2**28
 """Bytes of a text that is read back; what we write is far smaller."""
@@ -114,6 +114,18 @@ def write_text(path: str | Path, text: str) -> None:
     """Replace the file in one step: a reader sees the old text or the new one, and a full disk leaves the old one."""
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
+
+
+def writable(path: Path) -> Path:
+    """The path, if `write_text` can be expected to work."""
+    folder = path.resolve().parent
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    return path
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

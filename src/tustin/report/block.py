@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,21 +35,3 @@ class Block:
                 f"{name} must have one line '{begin}' and below it one line '{end}'; the tables go between"
             )
         return page[: page.index(begin)], page[page.index(end) + len(end) :]
-
-
-SCAN = Block("scan")
-INFERENCE = Block("inference")
-TRAINING = Block("train")
-RESOLUTION = Block("resolution")
-
-
-def writable(path: Path) -> Path:
-    """The path, if `write_text` can be expected to work."""
-    folder = path.resolve().parent
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not folder.is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    return path

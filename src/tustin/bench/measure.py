@@ -1,0 +1,180 @@
+"""How everything is measured: first calls, then rounds in which all have their turn, in processes of their own.
+
+What is compared most closely is a party: in each lap every member is called once, so that a slow moment hits all alike.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from ..report.measurement import Case, Options, Result
+from ..report.terminal import Report
+from ..report.timing import Lap, Timing
+from .worker import Worker
+
+FIRST_CALL = -1
+"""The party of a case of which the first call is all that is measured."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that times cases: all that name the same one share it."""
+
+    name: str
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+class Processes:
+    """The processes, each started when it is first asked for; they end with the block."""
+
+    def __init__(self) -> None:
+        self._workers: dict[Process, Worker] = {}
+
+    def __getitem__(self, process: Process) -> Worker:
+        if process not in self._workers:
+            self._workers[process] = Worker(dict(process.environment))
+        return self._workers[process]
+
+    def end(self) -> None:
+        """End them; who asks again gets a fresh one."""
+        while self._workers:
+            self._workers.popitem()[1].close()
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.end()
+
+
+@dataclass(frozen=True)
+class Party:
+    """Cases whose calls follow each other in laps."""
+
+    members: tuple[Case, ...]
+    process: Process
+    turns: int
+    """In how many rounds it takes part, evenly spread."""
+    seconds: float
+    """What a turn takes, if one lap does not take longer."""
+    balanced: bool = False
+    """Whether the order of the laps changes, so that each member has every place, and follows every other, about
+    equally often; or else it is always that of the members."""
+
+    def orders(self, number: int) -> list[list[int]]:
+        """The orders of the laps in this round."""
+        n = len(self.members)
+        return [balanced_order(n, number + lap) for lap in range(n)] if self.balanced else [[*range(n)]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure, and how."""
+
+    cases: Sequence[Case]
+    process: Callable[[Case], Process]
+    rounds: Callable[[Mapping[Case, float]], int]
+    """How many, given roughly how long a call of each case takes."""
+    parties: Callable[[Mapping[Case, float], int], Sequence[Party]]
+    """Who takes turns, given that and the number of rounds."""
+    refuse: Callable[[Case, Mapping[Case, float], Processes], str | None] = lambda case, known, processes: None
+    """Why a case is left out, given what is known of those before it."""
+    may_fail: Callable[[Case], bool] = lambda case: case.compiled
+    """Whether a case that fails is left out; any other failure ends the run."""
+    once: Callable[[Case], bool] = lambda case: False
+    """Whether the first call of a case is all that is measured of it."""
+    processes: int = 1
+    """Fresh ones after each half, third and so on of the rounds: where a process puts its tensors is luck, too."""
+
+
+@dataclass
+class Measured:
+    """What was found out."""
+
+    rounds: int = 0
+    processes: int = 1
+    timings: dict[Case, Timing] = field(default_factory=dict)
+    skipped: dict[Case, str] = field(default_factory=dict)
+    first: dict[Case, float] = field(default_factory=dict)
+    """Seconds of the first call, with whatever it had to set up or compile."""
+
+    def result(self, benchmark: str, command: str, options: Options, machine: dict[str, Any], **more: Any) -> Result:
+        """Together with where and when, and `more` fields of the result."""
+        date = datetime.datetime.now(datetime.UTC).date().isoformat()
+        found = (self.rounds, self.processes, self.timings)
+        return Result(benchmark, command, date, options, machine, *found, **{"skipped": self.skipped, **more})
+
+
+def measure(plan: Plan, report: Report) -> Measured:
+    """Measure everything that is not left out; the cases stay in their order."""
+    found = Measured()
+    laps: dict[Case, dict[Lap, float]] = {case: {} for case in plan.cases}
+    with Processes() as processes:
+        expected = _first_calls(plan, processes, found, laps, report)
+        found.rounds = plan.rounds(expected)
+        found.processes = min(plan.processes, found.rounds)
+        _in_turns(plan.parties(expected, found.rounds), found, processes, laps, report)
+    found.timings = {case: Timing(calls) for case, calls in laps.items() if calls}
+    return found
+
+
+def _first_calls(
+    plan: Plan, processes: Processes, found: Measured, laps: dict[Case, dict[Lap, float]], report: Report
+) -> dict[Case, float]:
+    """Warm the cases up; roughly how long a call of each takes that will have turns."""
+    known: dict[Case, float] = {}
+    for number, case in enumerate(plan.cases):
+        report("first calls", number, len(plan.cases))
+        if reason := plan.refuse(case, known, processes):
+            found.skipped[case] = reason
+            continue
+        try:
+            found.first[case], known[case] = processes[plan.process(case)].first_calls(case)
+        except RuntimeError as error:
+            if not plan.may_fail(case):
+                raise
+            found.skipped[case] = " ".join(str(error).split())[:200]  # a compiler's complaints can be pages long
+            continue
+        if plan.once(case):
+            laps[case][Lap(FIRST_CALL, 0, 0)] = known[case]
+    return {case: seconds for case, seconds in known.items() if not laps[case]}
+
+
+def _in_turns(
+    parties: Sequence[Party],
+    found: Measured,
+    processes: Processes,
+    laps: dict[Case, dict[Lap, float]],
+    report: Report,
+) -> None:
+    """Let every party have its turns; who is a member of several is measured in all of them."""
+    rounds = found.rounds
+    total, done = sum(min(party.turns, rounds) for party in parties), 0
+    for number in range(rounds):
+        if number * found.processes // rounds != max(0, number - 1) * found.processes // rounds:
+            processes.end()
+        for place, party in enumerate(parties):
+            if not takes_part(party.turns, rounds, number):
+                continue
+            report(f"round {number + 1} of {rounds}", done, total)
+            seconds = processes[party.process].laps(party.members, party.orders(number), party.seconds)
+            for member, calls in zip(party.members, seconds, strict=True):
+                own = laps.setdefault(member, {})
+                own.update({Lap(place, number, lap): call for lap, call in enumerate(calls)})
+            done += 1
+
+
+def takes_part(turns: int, rounds: int, number: int) -> bool:
+    """Whether one who has `turns` turns has one in this round."""
+    turns = min(turns, rounds)
+    return (number + 1) * turns // rounds > number * turns // rounds
+
+
+def balanced_order(n: int, number: int) -> list[int]:
+    """Row `number` of Williams's square: 0, 1, n−1, 2, n−2, …, each shifted by the number of the row."""
+    first = [(place + 1) // 2 if place % 2 else (n - place // 2) % n for place in range(n)]
+    return [(place + number) % n for place in first]

@@ -1,0 +1,281 @@
+"""`tustin bench`: the benchmarks as commands, and what they print and write."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..report import terminal
+from ..support.files import write_text
+from . import bench_arguments as arguments
+from .command import Command
+from .output import print_json, print_rich
+
+if TYPE_CHECKING:
+    from ..bench.outcome import Outcome
+    from ..report.measurement import Options, Result
+
+_RULES = "with commas between them; zoh is always measured (default: the six of the paper)"
+_GPU = "default: auto, a GPU if there is one"
+_ROUNDS = "turns of every candidate; with few, nothing is claimed (default: 10 to 24, as many as fit into minutes)"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One of the commands. Its modules are imported when it runs, so that other commands start quickly."""
+
+    name: str
+    summary: str
+    details: str
+    arguments: dict[str, str]
+    """Their names, and the help where it is not the usual one."""
+    options: Callable[[argparse.Namespace], Options]
+    run: str
+    """MODULE.FUNCTION of `tustin.bench` that measures."""
+    outcome: str
+    """MODULE.FUNCTION of `tustin.bench` that says what follows."""
+    page: bool = True
+    """Whether it has a block in a page."""
+    plot: bool = field(default=False)
+
+    def command(self) -> Command:
+        return Command(self.name, self.summary, self.details, self._configure, self._execute)
+
+    def _configure(self, parser: argparse.ArgumentParser) -> None:
+        arguments.add_arguments(parser, self.arguments)
+        arguments.add_outputs(parser, self.name, self.page, self.plot)
+
+    def _execute(self, args: argparse.Namespace) -> None:
+        outcome = self._read(args) if args.source else self._measure(args)
+        _write(outcome, args)
+
+    def _measure(self, args: argparse.Namespace) -> Outcome:
+        options, command = self.options(args), arguments.command_line(self.name, args)
+        if args.out:
+            args.out.mkdir(parents=True, exist_ok=True)  # now, and not after minutes of measuring
+        with terminal.progress("tustin bench") as show:
+            result: Result = _function(self.run)(options, command, show)
+        outcome: Outcome = _function(self.outcome)(result)
+        return outcome
+
+    def _read(self, args: argparse.Namespace) -> Outcome:
+        from ..report.measurement import Result
+
+        alone = f"tustin bench {self.name}"
+        if (given := arguments.command_line(self.name, args)) != alone:
+            raise ValueError(f"--from {args.source}: nothing is measured, so{given.removeprefix(alone)} has no meaning")
+        make = _function(self.outcome)  # which also makes its kinds of cases known
+        result = Result.read(args.source, self.name)
+        try:
+            outcome: Outcome = make(result)
+        except (KeyError, IndexError, ValueError) as error:
+            raise ValueError(f"{args.source} is no whole result of '{alone}': {error!r}") from error
+        if args.out:
+            args.out.mkdir(parents=True, exist_ok=True)
+        return outcome
+
+
+def _function(path: str) -> Callable[..., Any]:
+    module, _, name = path.partition(".")
+    function: Callable[..., Any] = getattr(importlib.import_module(f"..bench.{module}", __package__), name)
+    return function
+
+
+def _write(outcome: Outcome, args: argparse.Namespace) -> None:
+    """Every form where it was asked for; then the tables on the terminal, or JSON instead of them."""
+    from ..report.block import Block
+    from ..report.formats import as_csv, json_text
+    from ..report.plot_style import save_figure
+
+    written: list[Path] = []
+    name = outcome.result.benchmark
+
+    def write(path: Path | None, text: Callable[[], str]) -> None:
+        if path and str(path) != "-":
+            write_text(path, text())
+            written.append(path)
+
+    def draw(path: Path | None) -> None:
+        if path and outcome.draw:
+            save_figure(path, outcome.draw)
+            written.append(path)
+
+    facts = outcome.facts()
+    page, plot = getattr(args, "markdown", None), getattr(args, "plot", None)
+    draw(plot)
+    write(args.json, lambda: json_text(facts))
+    write(args.latex, outcome.as_latex)
+    if page:
+        Block(name).replace(page, outcome.as_markdown(_relative(plot, page), level=3))
+        written.append(page)
+    if args.out:
+        own = {ending: args.out / f"{name}.{ending}" for ending in ("json", "csv", "md", "tex", "png")}
+        draw(own["png"])
+        write(own["json"], lambda: json_text(facts))
+        write(own["csv"], lambda: as_csv(outcome.result.table()))
+        write(own["tex"], outcome.as_latex)
+        image = own["png"].name if outcome.draw else None
+        write(own["md"], lambda: f"# tustin bench {name}\n\n{outcome.as_markdown(image, level=2)}")
+    if str(args.json) == "-":
+        print_json(facts)
+    else:
+        print_rich(outcome.for_terminal)
+    for path in written:
+        print(f"tustin: wrote {path}", file=sys.stderr)
+
+
+def _relative(picture: Path | None, page: Path) -> str | None:
+    """How the page names the picture."""
+    return Path(os.path.relpath(picture.resolve(), page.resolve().parent)).as_posix() if picture else None
+
+
+_DETAILS = """\
+Every benchmark writes what it measured with --json FILE, or with --out DIR as JSON, CSV, Markdown, LaTeX and a picture;
+--from FILE makes all of them again from that JSON, without measuring.
+
+examples:
+  tustin bench
+  tustin bench scan --quick
+  tustin bench inference --out benchmarks/results
+  tustin bench inference --from benchmarks/results/inference.json --plot inference.svg"""
+
+_BENCHMARKS = (
+    Benchmark(
+        "scan",
+        "time the selective scan: every rule, backend and length, against mambapy and the machine's limits",
+        """\
+Every rule on every backend, and torch.compile of the reference, beside mambapy's selective scan, at D 384 and N 16, in
+turns; then the limits of the machine, the share of them that the kernel reaches, and the checks. Takes some minutes,
+and an otherwise idle machine: what else runs shows up in the numbers. docs/performance.md explains the tables.
+With --levels the instruction sets of the native backend beside each other. All but v2 give the same bits.
+With --device cuda the fused GPU kernel, beside mamba_ssm's selective_scan_fn where that is installed.
+
+--json holds the same: options, machine, cases (seconds per call: low and high quartile and median, and all laps as
+[party, round, lap, seconds]; times_faster_than_mambapy, or _mamba_ssm), skipped, limits, rates, checks and tables.
+
+examples:
+  tustin bench scan
+  tustin bench scan --quick --json scan.json
+  tustin bench scan --discretizations mamba,bil --lengths 197 --batch-sizes 1,8 --threads 1
+  tustin bench scan --device cuda
+  tustin bench scan --levels
+  tustin bench scan --markdown docs/performance.md""",
+        {
+            "quick": "",
+            "discretizations": "with commas between them (default: all)",
+            "lengths": "",
+            "batch-sizes": "default: 1,8; quick: 8",
+            "device": "where to run (default: cpu); cuda is AMD's, too",
+            "dtype": "",
+            "layout": "",
+            "threads": "",
+            "rounds": "turns of all candidates; default: 7, quick: 3",
+            "backends": "",
+            "levels": "",
+        },
+        arguments.scan_options,
+        "scan.run",
+        "scan_tables.outcome",
+    ),
+    Benchmark(
+        "inference",
+        "time whole models: every rule and batch size, against zoh, DeiT and the paper",
+        """\
+Latency, throughput and memory of Vision Mamba with every rule, beside DeiT and the reference backend, at each batch
+size. Every round lets all have their turn; ratios are formed within a round, and a difference is claimed only where it
+is beyond the noise, which is measured, too: everything else is called a tie. Takes up to ten minutes and an otherwise
+idle machine. A batch that would not fit into memory ends the growth. docs/performance.md explains the tables.
+
+--out DIR writes inference.json, .csv, .md, .tex and .png. If DIR is the folder of a study, 'tustin study report DIR'
+shows them in its report.
+
+examples:
+  tustin bench inference
+  tustin bench inference --discretizations zoh,bil --batch-sizes 1,8 --rounds 12
+  tustin bench inference --device cuda --compile --json inference.json
+  tustin bench inference --out runs/study
+  tustin bench inference --markdown docs/performance.md --plot docs/images/inference.png""",
+        {
+            "model": "",
+            "discretizations": _RULES,
+            "batch-sizes": "default: 1,4,8,16,32, on a GPU up to 512",
+            "compile": "",
+            "device": _GPU,
+            "threads": "",
+            "rounds": _ROUNDS,
+        },
+        arguments.inference_options,
+        "inference.run",
+        "inference.outcome",
+        plot=True,
+    ),
+    Benchmark(
+        "train",
+        "time a training step with every rule, against zoh, DeiT and the paper",
+        """\
+Images per second and peak memory of a training step (forward, backward, AdamW) with every rule, relative to zoh, beside
+DeiT and the costs that the paper reports. Measured and judged as by 'tustin bench inference'.
+
+examples:
+  tustin bench train
+  tustin bench train --discretizations zoh,bil --batch-sizes 4,16 --threads 1
+  tustin bench train --markdown docs/performance.md""",
+        {
+            "model": "",
+            "discretizations": _RULES,
+            "batch-sizes": "default: 8, on a GPU 64",
+            "device": _GPU,
+            "threads": "",
+            "rounds": _ROUNDS,
+        },
+        arguments.training_options,
+        "inference.run_training",
+        "inference.outcome",
+    ),
+    Benchmark(
+        "resolution",
+        "time and memory of larger and larger images, against DeiT",
+        """\
+Time and memory of one image as it grows, Vision Mamba beside DeiT: attention grows with the square of the number of
+tokens, the scan does not. Says where the lines cross.
+
+examples:
+  tustin bench resolution
+  tustin bench resolution --discretization zoh --sizes 224,512,1024 --rounds 10
+  tustin bench resolution --markdown docs/performance.md --plot docs/images/resolution.png""",
+        {"model": "", "discretization": "", "sizes": "", "device": _GPU, "threads": "", "rounds": _ROUNDS},
+        arguments.resolution_options,
+        "resolution.run",
+        "resolution.outcome",
+        plot=True,
+    ),
+    Benchmark(
+        "model",
+        "time ViM-tiny beside DeiT-tiny on the CPU, and tell where the time goes",
+        """\
+ViM-tiny with bil beside DeiT-tiny, in turns: inference, a large image, a training step; the memory of the large image,
+the reference backend, the operations that take most of the time, and the checks.
+
+examples:
+  tustin bench model
+  tustin bench model --threads 2 --rounds 7 --json model.json""",
+        {"threads": "", "rounds": "default: 7"},
+        arguments.model_options,
+        "model.run",
+        "model.outcome",
+        page=False,
+    ),
+)
+
+COMMAND = Command(
+    "bench",
+    "measure how fast it is, beside its peers",
+    _DETAILS,
+    commands={benchmark.name: benchmark.command() for benchmark in _BENCHMARKS},
+)

@@ -1,0 +1,273 @@
+"""The arguments of the benchmarks: each is written the same way in all that have it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ops.accelerator import GPUS
+from ..support.files import writable
+from .arguments import at_least_one, listed, picture
+
+if TYPE_CHECKING:
+    from ..report.measurement import Options
+
+MODEL = "vim_tiny_patch16_224"
+PAPER_DISCRETIZATIONS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
+BACKENDS = ("native", "mambapy", "reference", "compiled")
+"""Who is timed on a CPU: ours, the peer, and torch.compile of the reference."""
+GPU_BACKENDS = ("triton", "mamba_ssm", "reference")
+"""Who is timed on a GPU."""
+BATCH_SIZES = {"cpu": (1, 4, 8, 16, 32), "gpu": (1, 4, 8, 16, 32, 64, 128, 256, 512)}
+TRAINING_BATCH = {"cpu": (8,), "gpu": (64,)}
+
+
+# --- what a value may be ----------------------------------------------------------------------------------------------
+
+
+def discretization(text: str) -> str:
+    """The name of a rule."""
+    from ..discretize import get_discretization
+
+    try:
+        return get_discretization(text).name
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def backend(text: str) -> str:
+    """Who can be timed, on one device or another."""
+    from ..support.names import unknown
+
+    known = list(dict.fromkeys((*BACKENDS, *GPU_BACKENDS)))
+    if text not in known:
+        raise argparse.ArgumentTypeError(unknown("backend", text, known))
+    return text
+
+
+def threads(text: str) -> int:
+    """No more than there are cores."""
+    number, cores = at_least_one(text), os.cpu_count() or 1
+    if number > cores:
+        raise argparse.ArgumentTypeError(
+            f"{number} threads on {cores} cores would measure how they wait for each other"
+        )
+    return number
+
+
+def vision_mamba(text: str) -> str:
+    """The name of a model."""
+    import timm
+
+    from .. import models  # noqa: F401  from now on timm knows them
+    from ..support.names import unknown
+
+    names = timm.list_models(module="vim")
+    if text not in names:
+        raise argparse.ArgumentTypeError(unknown("model", text, names))
+    return text
+
+
+def folder(text: str) -> Path:
+    """One that is there, or can be made."""
+    path = Path(text)
+    nearest = next(parent for parent in (path.resolve(), *path.resolve().parents) if parent.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        problem = "it cannot be written" if nearest.is_dir() else f"{nearest.name} is a file, not a folder"
+        raise argparse.ArgumentTypeError(f"{text}: {problem}")
+    return path
+
+
+def output(text: str) -> Path:
+    """Where to write, "-" being the standard output. Found wanting now and not after minutes of measuring."""
+    try:
+        return Path(text) if text == "-" else writable(Path(text))
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
+
+
+def marked(benchmark: str) -> Callable[[str], Path]:
+    """A page that has the marks of the benchmark's block."""
+    from ..report.block import Block
+
+    def page(text: str) -> Path:
+        path = Path(text)
+        try:
+            Block(benchmark).split(writable(path).read_text(encoding="utf-8"), text)
+        except OSError as error:
+            raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+        return path
+
+    return page
+
+
+# --- the arguments ----------------------------------------------------------------------------------------------------
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "device": {"choices": ("auto", "cpu", *GPUS)},
+    "quick": {"action": "store_true", "help": "two or three minutes: fewer shapes and rounds, no slow peers"},
+    "model": {"type": vision_mamba, "metavar": "NAME", "help": f"default: {MODEL}"},
+    "discretization": {"type": discretization, "metavar": "NAME", "help": "the rule (default: bil)"},
+    "discretizations": {"type": listed(discretization), "metavar": "A,B"},
+    "lengths": {"type": listed(at_least_one), "metavar": "A,B", "help": "default: 64,197,785,6085; quick: 197,6085"},
+    "batch-sizes": {"type": listed(at_least_one), "metavar": "A,B"},
+    "sizes": {
+        "type": listed(at_least_one),
+        "metavar": "A,B",
+        "help": "sides in pixels (default: 224,384,512,768,1024,1248)",
+    },
+    "dtype": {"choices": ("float32", "bfloat16", "float16", "float64"), "help": "of the inputs (default: float32)"},
+    "layout": {"choices": ("channel-last", "token-last"), "help": "default: channel-last, as mambapy has it"},
+    "threads": {"type": threads, "metavar": "T", "help": "default: as many as torch uses"},
+    "rounds": {"type": at_least_one, "metavar": "R"},
+    "backends": {
+        "type": listed(backend),
+        "metavar": "A,B",
+        "help": f"default: {','.join(BACKENDS)}, on a GPU {','.join(GPU_BACKENDS)}; quick: the first two",
+    },
+    "compile": {"action": "store_true", "help": "also measure zoh and DeiT under torch.compile"},
+    "levels": {
+        "action": "store_true",
+        "help": "instead, compare the instruction sets that the native backend has here, on one thread and on all",
+    },
+}
+"""By name, in the order of a command line; what is not given is None or False."""
+
+
+def add_arguments(parser: argparse.ArgumentParser, names: dict[str, str]) -> None:
+    """Those named; a text replaces the help that all have in common."""
+    for name, text in names.items():
+        parser.add_argument(f"--{name}", **ARGUMENTS[name] | ({"help": text} if text else {}))
+
+
+def add_outputs(parser: argparse.ArgumentParser, benchmark: str, page: bool, plot: bool) -> None:
+    write = parser.add_argument_group("what is written")
+    help_of_json = "everything as JSON, into FILE or instead"
+    write.add_argument("--json", nargs="?", const="-", type=output, metavar="FILE", help=help_of_json)
+    if page:
+        renewed = "renew the part between the two marks in FILE"
+        write.add_argument("--markdown", type=marked(benchmark), metavar="FILE", help=renewed)
+    write.add_argument("--latex", type=output, metavar="FILE", help="the tables for a paper")
+    if plot:
+        drawn = "the picture (.png, .svg or .pdf)"
+        write.add_argument("--plot", type=lambda text: output(str(picture(text))), metavar="FILE", help=drawn)
+    write.add_argument("--out", type=folder, metavar="DIR", help="all of it into this folder, and the times as CSV")
+    write.add_argument(
+        "--from", dest="source", type=Path, metavar="FILE", help="measure nothing: show the result that --json wrote"
+    )
+
+
+def command_line(benchmark: str, args: argparse.Namespace) -> str:
+    """The command that makes the same run again."""
+    words = [f"tustin bench {benchmark}"]
+    for name in ARGUMENTS:
+        value = getattr(args, name.replace("-", "_"), None)
+        if value is None or value is False:
+            continue
+        values = [] if value is True else [",".join(map(str, value)) if isinstance(value, list) else str(value)]
+        words += [f"--{name}", *values]
+    return " ".join(words)
+
+
+# --- what they mean ---------------------------------------------------------------------------------------------------
+
+
+def scan_options(args: argparse.Namespace) -> Options:
+    from ..discretize import DISCRETIZATIONS
+    from ..ops import native
+    from ..report.measurement import Options
+
+    device = device_of(args.device or "cpu")
+    known = BACKENDS if device == "cpu" else GPU_BACKENDS
+    if wrong := [name for name in args.backends or [] if name not in known]:
+        raise ValueError(f"--backends: {wrong[0]} is not measured on {device}; there are {', '.join(known)}")
+    if args.levels and (device != "cpu" or args.markdown):
+        raise ValueError("--levels compares what the native backend has: on the CPU, without --markdown")
+    return Options(
+        device=device,
+        threads=args.threads or _all_threads(),
+        rounds=args.rounds or (3 if args.quick else 7),
+        discretizations=tuple(dict.fromkeys(args.discretizations or DISCRETIZATIONS)),
+        batch_sizes=_rising(args.batch_sizes or ((8,) if args.quick else (1, 8))),
+        lengths=_rising(args.lengths or ((197, 6085) if args.quick else (64, 197, 785, 6085))),
+        backends=tuple(dict.fromkeys(args.backends or (known[:2] if args.quick else known))),
+        dtype=args.dtype or "float32",
+        layout=args.layout or "channel-last",
+        levels=tuple(native.cpu_levels()) if args.levels else (),
+        quick=args.quick,
+    )
+
+
+def inference_options(args: argparse.Namespace, batch_sizes: Mapping[str, Sequence[int]] = BATCH_SIZES) -> Options:
+    from ..report.measurement import Options
+    from ..report.speed import BASELINE
+
+    device = device_of(args.device)
+    return Options(
+        device=device,
+        threads=args.threads or _all_threads(),
+        rounds=args.rounds,
+        discretizations=tuple(dict.fromkeys((BASELINE, *(args.discretizations or PAPER_DISCRETIZATIONS)))),
+        batch_sizes=_rising(args.batch_sizes or batch_sizes["cpu" if device == "cpu" else "gpu"]),
+        model=args.model or MODEL,
+        compile=getattr(args, "compile", False),
+    )
+
+
+def training_options(args: argparse.Namespace) -> Options:
+    return inference_options(args, TRAINING_BATCH)
+
+
+def resolution_options(args: argparse.Namespace) -> Options:
+    from ..bench.models import PEERS
+    from ..bench.resolution import SIZES
+    from ..report.measurement import Options
+
+    model, sizes = args.model or MODEL, _rising(args.sizes or SIZES)
+    if model not in PEERS:
+        raise ValueError(f"--model {model}: DeiT has no such size; there are {', '.join(PEERS)}")
+    if wrong := [size for size in sizes if size % 16]:
+        raise ValueError(f"--sizes: {wrong[0]} pixels are no whole number of patches of 16")
+    return Options(
+        device=device_of(args.device),
+        threads=args.threads or _all_threads(),
+        rounds=args.rounds,
+        discretizations=(args.discretization or "bil",),
+        model=model,
+        sizes=sizes,
+    )
+
+
+def model_options(args: argparse.Namespace) -> Options:
+    from ..report.measurement import Options
+
+    return Options(threads=args.threads or _all_threads(), rounds=args.rounds or 7)
+
+
+def device_of(asked: str | None) -> str:
+    """Where to run; RuntimeError if a GPU is asked for that is not there."""
+    import torch
+
+    from .. import doctor
+
+    if asked in (None, "auto"):
+        found = torch.accelerator.current_accelerator(check_available=True)
+        return found.type if found and found.type in GPUS else "cpu"
+    if asked != "cpu" and (reason := doctor.no_gpu_because(asked)):
+        raise RuntimeError(f"--device {asked}: {reason}")
+    return str(asked)
+
+
+def _all_threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+def _rising(numbers: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(numbers)))

@@ -1,0 +1,179 @@
+"""What a benchmark found out, as data: written to JSON and CSV, and read back without measuring again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from .. import __version__
+from ..support.files import read_json
+from .formats import table_of
+from .table import Table, flat
+from .timing import Timing
+
+_BUSY = 0.3
+"""Cores that others may use before a benchmark without being mentioned."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a benchmark was told; each reads what it is about."""
+
+    device: str = "cpu"
+    threads: int = 1
+    rounds: int | None = None
+    """None for as many as there is time for."""
+    discretizations: tuple[str, ...] = ()
+    batch_sizes: tuple[int, ...] = ()
+    model: str = ""
+    sizes: tuple[int, ...] = ()
+    """Sides of images in pixels."""
+    compile: bool = False
+    lengths: tuple[int, ...] = ()
+    backends: tuple[str, ...] = ()
+    dtype: str = "float32"
+    layout: str = "channel-last"
+    levels: tuple[str, ...] = ()
+    """Instruction sets to compare, instead of backends."""
+    quick: bool = False
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Options:
+        told: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in facts.items()}
+        return cls(**told)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Who computes what: one thing that is timed. Its classes differ in what that is."""
+
+    kinds: ClassVar[dict[str, type[Case]]] = {}
+    kind: ClassVar[str]
+    device: str = "cpu"
+    threads: int = 1
+
+    def __init_subclass__(cls, kind: str) -> None:
+        cls.kind = kind
+        Case.kinds[kind] = cls
+
+    @property
+    def work(self) -> Case:
+        """The same for all that only differ in who does it."""
+        return self
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the first call compiles."""
+        return False
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        return cls(**{field.name: facts[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Result:
+    """All that one run found out."""
+
+    benchmark: str
+    command: str
+    """What makes the same run again."""
+    date: str
+    options: Options
+    machine: dict[str, Any]
+    rounds: int
+    processes: int
+    """In which the rounds were, one after the other."""
+    timings: Mapping[Case, Timing]
+    peaks: Mapping[Case, int] = field(default_factory=dict)
+    """Bytes that one call needs beside its weights."""
+    skipped: Mapping[Case, str] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What only this benchmark finds out."""
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data, for `from_facts` to read."""
+        names = ("benchmark", "command", "date", "machine", "rounds", "processes")
+        return {
+            "tustin": __version__,
+            **{name: getattr(self, name) for name in names},
+            "options": asdict(self.options),
+            "cases": [
+                {**_identity(case), "seconds": timing.facts(), "peak_bytes": self.peaks.get(case)}
+                for case, timing in self.timings.items()
+            ],
+            "skipped": [{**_identity(case), "because": reason} for case, reason in self.skipped.items()],
+            "notes": dict(self.notes),
+        }
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Result:
+        """The result whose `facts` they are; ValueError if there is none in them."""
+        try:
+            cases = [(_case(entry), entry) for entry in facts["cases"]]
+            told = {name: str(facts[name]) for name in ("benchmark", "command", "date")}
+            return cls(
+                **told,
+                options=Options.from_facts(facts["options"]),
+                machine=dict(facts["machine"]),
+                rounds=int(facts["rounds"]),
+                processes=int(facts["processes"]),
+                timings={case: Timing.from_facts(entry["seconds"]) for case, entry in cases},
+                peaks={case: int(peak) for case, entry in cases if (peak := entry["peak_bytes"]) is not None},
+                skipped={_case(entry): str(entry["because"]) for entry in facts["skipped"]},
+                notes=dict(facts["notes"]),
+            )
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"it does not hold what a result must: {type(error).__name__}: {error}") from error
+
+    @classmethod
+    def read(cls, path: Path, benchmark: str) -> Result:
+        """The result of that benchmark in a file; ValueError names a file that holds anything else."""
+        try:
+            result = cls.from_facts(read_json(path))
+            if result.benchmark != benchmark:
+                raise ValueError(f"it is one of 'tustin bench {result.benchmark}'")
+        except ValueError as error:
+            raise ValueError(f"{path} is no result of 'tustin bench {benchmark}': {error}") from error
+        return result
+
+    def table(self) -> Table:
+        """A row for each case, with its quartiles in seconds."""
+        rows = []
+        for case in [*self.timings, *self.skipped]:
+            timing = self.timings.get(case)
+            found = {name: value for name, value in timing.facts().items() if name != "laps"} if timing else {}
+            rest = {"peak_bytes": self.peaks.get(case), "skipped_because": self.skipped.get(case)}
+            rows.append({**flat(_identity(case)), **found, **rest})
+        return table_of(self.benchmark, rows)
+
+    @property
+    def where(self) -> str:
+        """The machine in a few words, with the versions and the date."""
+        facts, threads = self.machine, self.options.threads
+        versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items() if version)
+        level = f", native kernels for {facts['native_level']}" if facts["native_level"] else ""
+        cores = f"{threads} thread{'s'[: threads > 1]} on {facts['cpu']['cores']} cores"
+        return f"{facts['gpu'] or facts['cpu']['model'] + ', ' + cores + level}; {versions}; {self.date}."
+
+    @property
+    def how(self) -> str:
+        """Rounds and processes in words, and a warning if others used the machine."""
+        processes = "one process" if self.processes == 1 else f"{self.processes} processes"
+        kept = " told to keep freed memory" if self.options.device == "cpu" else ""
+        return f"{self.rounds} round{'s'[: self.rounds > 1]} in turns, in {processes}{kept}{self.busy}"
+
+    @property
+    def busy(self) -> str:
+        load = self.machine["load"]
+        return f"; others used it too (load {load:.1f}), do not trust it" if load > _BUSY else ""
+
+
+def _identity(case: Case) -> dict[str, Any]:
+    return {"kind": case.kind, **asdict(case)}
+
+
+def _case(entry: Mapping[str, Any]) -> Case:
+    return Case.kinds[entry["kind"]].from_facts(entry)
