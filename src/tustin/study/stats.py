@@ -161,7 +161,7 @@ def spread(values: Sequence[float]) -> Spread | None:
         np.mean,
         n_resamples=RESAMPLES,
         confidence_level=CONFIDENCE,
-        discretization="BCa",
+        method="BCa",
         rng=np.random.default_rng(SEED),
     ).confidence_interval
     return Spread(len(values), mean, float(np.std(values, ddof=1)), float(found.low), float(found.high))
