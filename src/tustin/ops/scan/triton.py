@@ -176,7 +176,7 @@ class _Work:
         """The gradient of B or C: PyTorch adds the partial sums in a fixed order."""
         if matrix.ndim == 2:
             return _sum_of_states(partial).to(matrix.dtype)
-        total = partial.view(self.batch, groups(matrix), -1, self.L, self.N).sum(2)
+        total = partial.view(self.batch, groups(matrix), self.blocks // groups(matrix), self.L, self.N).sum(2)
         total = total.transpose(2, 3).view_as(matrix) if matrix.ndim == 4 else total[:, 0].transpose(1, 2)
         return torch.empty_like(matrix).copy_(total)
 
