@@ -71,8 +71,8 @@ def significance_table(analysis: Analysis) -> Table:
         f"Gain in {metric.title} over {plan.baseline} with the same seed, and its bootstrap interval, too narrow with "
         "few pairs; n: pairs of runs; d: Cohen's, of the paired differences; p: one-sided sign-flip test, then with "
         "Holm's correction over the discretizations; detects: the gain that would be shown with a probability of "
-        f"{POWER:.0%}. Level {plan.level:g}, threshold {plan.threshold:g}{f' {unit}' if unit else ''}. “Not shown” does not mean equal."
-        f"{direction}",
+        f"{POWER:.0%}. Level {plan.level:g}, threshold {plan.threshold:g}{f' {unit}' if unit else ''}. "
+        f"“Not shown” does not mean equal.{direction}",
         frozenset({"verdict"}),
     )
 
