@@ -70,10 +70,9 @@ def significance_table(analysis: Analysis) -> Table:
         [_comparison_row(comparison, digits(metric)) for comparison in analysis.comparisons],
         f"Gain in {metric.title} over {plan.baseline} with the same seed, and its bootstrap interval, too narrow with "
         "few pairs; n: pairs of runs; d: Cohen's, of the paired differences; p: one-sided sign-flip test, then with "
-        f"Holm's correction over the discretizations; detects: the gain that would be shown with a probability of "
+        "Holm's correction over the discretizations; detects: the gain that would be shown with a probability of "
         f"{POWER:.0%}. Level {plan.level:g}, threshold {plan.threshold:g}{f' {unit}' if unit else ''}. "
-        "“Not shown” does not mean equal."
-        f"{direction}",
+        f"“Not shown” does not mean equal.{direction}",
         frozenset({"verdict"}),
     )
 
