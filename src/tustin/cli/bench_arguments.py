@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..ops.accelerator import GPUS
+from ..support.devices import GPUS
 from ..support.files import writable
 from .arguments import at_least_one, listed, picture
 

@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-GPUS = ("cuda", "xpu")
-"""The devices that Triton compiles for, by PyTorch's names: AMD's are "cuda", too."""
+from ..support.devices import GPUS
 
 
 @functools.cache

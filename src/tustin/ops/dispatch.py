@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from ..support.devices import GPUS
 from ..support.names import unknown
 from . import native
-from .accelerator import GPUS, interpreted, triton_missing, triton_refuses
+from .accelerator import interpreted, triton_missing, triton_refuses
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

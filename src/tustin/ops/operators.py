@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from ..support.devices import GPUS
 from ..support.transforms import forward_mode, transformed
-from .accelerator import GPUS
 from .checks import check_tensor
 
 _PLAIN = (Tensor, torch.nn.Parameter)

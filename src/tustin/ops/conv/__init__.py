@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..accelerator import GPUS
+from ...support.devices import GPUS
 from ..checks import check_flags, check_tensor, misshapen
 from ..dispatch import NATIVE, REFERENCE, TRITON, choose, declare
 from . import op, reference
