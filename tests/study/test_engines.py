@@ -46,11 +46,13 @@ def kill_a_process():
     multiprocessing.active_children()[0].kill()
 
 
-def test_a_killed_process_continues_and_finds_the_same(tmp_path, undisturbed):
-    display = OnceBegun(tmp_path, {"zoh-0": kill_a_process})
-    assert (
-        bits(study(tmp_path, LocalEngine(jobs=1), display, settings={"run.save_every": 1}), tmp_path) == undisturbed[1]
-    )
+def test_a_killed_process_continues_and_finds_the_same(tmp_path):
+    """Long enough that nobody finishes before the kill."""
+    long = {"seeds": [0], "settings": {"epochs": 20, "run.save_every": 1}}
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    expected = bits(study(whole, LocalEngine(jobs=1), **long), whole)
+    display = OnceBegun(killed, {"zoh-0": kill_a_process})
+    assert bits(study(killed, LocalEngine(jobs=1), display, **long), killed) == expected
     assert display.lines == ["zoh, seed 0: its process was killed, as the system does when memory runs out"]
     assert not multiprocessing.active_children()
 

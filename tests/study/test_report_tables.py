@@ -20,7 +20,7 @@ from tustin.study.tables import (
     significance_table,
 )
 from tustin.study.wording import headline, limits
-from tustin.train import METRICS, load
+from tustin.train import METRICS
 
 from .studies import ENVIRONMENT, PAPER_DISCRETIZATIONS, STUDIES, done, failed, plan, study
 
@@ -131,7 +131,7 @@ def test_settings_are_shown_as_they_were_given() -> None:
 
 @pytest.mark.parametrize("recipe", PAPER)
 def test_the_papers_figures_belong_to_a_recipe_and_its_metrics(recipe: str) -> None:
-    load(recipe)
+    load_recipe(recipe)
     for row in PAPER[recipe].rows.values():
         assert row.metrics.keys() <= METRICS.keys()
     assert tuple(PAPER[recipe].rows) == PAPER_DISCRETIZATIONS
