@@ -20,7 +20,7 @@ from tustin.study.tables import (
     significance_table,
 )
 from tustin.study.wording import headline, limits
-from tustin.train import METRICS
+from tustin.train import METRICS, load_recipe
 
 from .studies import ENVIRONMENT, PAPER_DISCRETIZATIONS, STUDIES, done, failed, plan, study
 
