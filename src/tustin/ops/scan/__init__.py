@@ -11,8 +11,7 @@ from ...discretize import BUILT_IN, Discretization, get_discretization
 from ..checks import check_flags
 from ..dispatch import NATIVE, REFERENCE, TRITON, choose, declare
 from . import native, op, reference
-from .arguments import Options, Tensors
-from .checks import check_arguments, check_values, compute_dtype
+from .arguments import Options, Tensors, check_arguments, check_values, compute_dtype
 
 __all__ = ["BACKENDS", "check_values", "selective_scan"]
 
