@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..report import terminal
+from ..report.table import strict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,15 +23,7 @@ def print_json(facts: object) -> None:
 
 def as_json(facts: object, *, utf8: bool) -> str:
     """The text of `print_json`; where the letters of all languages cannot be written, they are escaped."""
-    return json.dumps(_finite(facts), indent=2, ensure_ascii=not utf8, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(strict(facts), indent=2, ensure_ascii=not utf8, allow_nan=False)
 
 
 def print_rich(render: Callable[[int], Sequence[Any]]) -> None:
