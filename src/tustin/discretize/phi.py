@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..support.transforms import transformed
+from .compact import compact_phi, is_recording
 
 # Above 2 the k + m divisions by z of the recurrence shrink rounding errors; near 1 they add up (φ5'' lost 5 digits).
 _SERIES_UP_TO = 2.0
@@ -27,16 +28,22 @@ def phi(k: int, z: Tensor) -> Tensor:
     """φ_k(z), elementwise; differentiable any number of times.
 
     Evaluated in float64 and rounded once, so that even where neighbouring terms cancel the result
-    is good to the last bit or so of a narrower dtype.
+    is good to the last bit or so of a narrower dtype. `compact.py` has the form for graphs that run elsewhere.
     """
     if k < 0:
         raise ValueError(f"phi: k must be 0 or more, got {k}")
     if not z.is_floating_point():
         raise TypeError(f"phi: z must be a real floating-point tensor, got {z.dtype}")
+    if is_recording():
+        return compact_phi(k, z, _exact)
     # A transform derives the formulas themselves: each recurrence below yields the one for the next m. The node gives
     # the same numbers, and keeps one tensor for the backward pass where the series would keep dozens.
     result: Tensor = _evaluate(k, 0, z.double()) if transformed() else _Phi.apply(z.double(), k, 0)
     return result.to(z.dtype)
+
+
+def _exact(k: int, z: Tensor) -> Tensor:
+    return _evaluate(k, 0, z)
 
 
 class _Phi(torch.autograd.Function):

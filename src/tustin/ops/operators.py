@@ -15,6 +15,9 @@ from .checks import check_tensor
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 
+DEFINITIONS: dict[Any, Callable[..., Any]] = {}
+"""Each operator in plain PyTorch."""
+
 _LIBRARY = torch.library.Library("tustin", "FRAGMENT")  # what is registered lives as long as this object
 
 
@@ -57,6 +60,7 @@ def register(
     _LIBRARY.impl(name, definition, "FuncTorchDynamicLayerFrontMode")  # where every transform of torch.func begins
     _LIBRARY.impl(name, definition, "Batched")  # the older vmap, of autograd.grad(is_grads_batched=True)
     operator = getattr(torch.ops.tustin, name).default
+    DEFINITIONS[operator] = definition
 
     class Direct(torch.autograd.Function):
         @staticmethod

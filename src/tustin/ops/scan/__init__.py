@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ...discretize import BUILT_IN, Discretization, get_discretization
+from ...discretize import BUILT_IN, DISCRETIZATIONS, Discretization, get_discretization
 from ..checks import check_flags
 from ..dispatch import NATIVE, REFERENCE, TRITON, choose, declare
 from . import native, op, reference
@@ -33,6 +33,11 @@ def _lacks(names: tuple[str, ...], rule: Discretization) -> str | None:
     if rule.name not in names:
         return f"discretization {rule.name!r} is not one of those compiled into it ({', '.join(names)})"
     return None if rule in BUILT_IN else f"discretization {rule.name!r} is not the built-in one of that name"
+
+
+def _translated(rule: Discretization) -> bool:
+    """Whether this call is being exported to ONNX, where the operator is translated, whatever can run it here."""
+    return torch.onnx.is_in_onnx_export() and DISCRETIZATIONS.get(rule.name) is rule
 
 
 BACKENDS = declare(
@@ -101,7 +106,8 @@ def selective_scan(
     check_flags("selective_scan", delta_softplus=delta_softplus, return_last_state=return_last_state, reverse=reverse)
     options = Options(delta_softplus, rule.name, reverse)
     dtype = compute_dtype(tensors)
-    if choose("selective_scan", backend, u.device, rule, dtype) == "reference":
+    chosen = choose("selective_scan", backend, u.device, rule, dtype)
+    if chosen == "reference" and not (backend == "auto" and _translated(rule)):
         out, last_state = reference.scan(tensors, options, rule, dtype)
     else:
         out, last_state = op.scan(tensors, options, dtype)
