@@ -187,6 +187,8 @@ def _scan(
     from onnxscript import evaluator
 
     body = _body(form).clone()
+    for value in (*body.inputs, *(output for node in body for output in node.outputs)):
+        value.name = f"step.{value.name}"  # a name of the graph around it may not be used again
     own = list(body.inputs)
     held = {id(own[0]): A}
     for value, matrix, dimensions in zip(own[1:3], matrices, (form.B, form.C), strict=True):
