@@ -19,6 +19,7 @@ LAYERS = (
     {"models"},
     {"data"},
     {"train"},
+    {"export"},
     {"predict"},
     {"study", "bench"},
     {"cli"},

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from ..support.signals import INTERRUPTED, Interrupted, interrupts
-from . import bench, discretizations, doctor, eval, info, predict, recipes, study, train
+from . import bench, discretizations, doctor, eval, export, info, predict, recipes, study, train
 from .command import UsageError, parse
 
 __all__ = ["COMMANDS", "main"]
@@ -80,6 +80,7 @@ COMMANDS = {
         eval.COMMAND,
         info.COMMAND,
         predict.COMMAND,
+        export.COMMAND,
         bench.COMMAND,
     )
 }

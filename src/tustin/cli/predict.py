@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..predict import PREDICTORS, find_images, predictor
+from ..predict import PREDICTORS, find_images, load, predictor
 from ..report import terminal
-from .arguments import at_least_one, share
+from .arguments import at_least_one, checkpoint, share
 from .command import Command
 from .output import print_json, print_rich
 
@@ -31,6 +31,7 @@ Of a detector it prints COCO's format of results, one list of {"image_id", "cate
 examples:
   tustin predict photo.jpg --checkpoint best.safetensors
   tustin predict photos/ more.png --checkpoint best.safetensors --top 3 --json > classes.json
+  tustin predict photos/ --checkpoint model.onnx
   tustin predict photos/ --task segmentation --checkpoint best.safetensors --out masks
   tustin predict photos/ --task detection --checkpoint best.safetensors --score 0.3 --out objects"""
 
@@ -39,7 +40,8 @@ SECONDS_BEFORE_A_BAR = 2.0
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("images", metavar="IMAGE", nargs="+", type=Path, help="an image, or a folder of images")
-    parser.add_argument("--checkpoint", metavar="FILE", type=Path, required=True, help="a file of tustin.save")
+    told = "a run's folder, a file of tustin.save, or a .onnx of 'tustin export'"
+    parser.add_argument("--checkpoint", metavar="FILE", type=checkpoint, required=True, help=told)
     parser.add_argument("--task", choices=PREDICTORS, help="insist on this task; by default the checkpoint's")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="where pictures go (default: predictions)")
     parser.add_argument("--top", metavar="N", type=at_least_one, default=5, help="classes per image (default: 5)")
@@ -49,14 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ..models import describe, load
-
     paths = find_images(args.images)
-    told = describe(args.checkpoint)
-    task = told["task"]
-    if args.task not in (None, task):
-        raise ValueError(f"{args.checkpoint} is a model for {task}, not for {args.task}")
-    model, of_task = load(args.checkpoint), predictor(task)
+    task, discretization, model = load(args.checkpoint, args.task)
+    of_task = predictor(task)
     failed: list[dict[str, str]] = []
     done = 0
     with terminal.progress(patience=SECONDS_BEFORE_A_BAR) as progress:
@@ -68,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
 
         results = list(of_task.predict(model, paths, args, failed, advance))
     if args.json:
-        about = {"checkpoint": str(args.checkpoint), "discretization": told["discretization"]}
+        about = {"checkpoint": str(args.checkpoint), "discretization": discretization}
         print_json(of_task.facts(about, results, failed))
     elif results:
         print_rich(lambda width: [of_task.render(results)])

@@ -1,0 +1,35 @@
+"""A model as a file that runs without its code: ONNX, or a program of torch.export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .description import DYNAMIC, describe_for_export
+from .graph import to_onnx
+from .program import to_torch
+
+__all__ = ["DYNAMIC", "FORMATS", "describe_for_export", "export", "to_onnx", "to_torch"]
+
+FORMATS: dict[str, Callable[..., dict[str, Any]]] = {"onnx": to_onnx, "torch": to_torch}
+"""What a model can be exported to, and how."""
+
+
+def export(
+    model: Any, path: str | Path, to: str = "onnx", *, dynamic_size: bool = False, check: bool = True
+) -> dict[str, Any]:
+    """Write `model` to one file, whole or not at all, and tell about it.
+
+    Args:
+        model: A classifier or a segmenter, as `tustin.load` returns it.
+        path: The file.
+        to: "onnx", for onnxruntime and what else reads ONNX, or "torch", a .pt2 for `torch.export.load`.
+        dynamic_size: Take images of any size; otherwise of the size that the model is made for. Any number of them.
+        check: Run the file and insist that its results are the model's.
+    """
+    from ..support.names import unknown
+
+    if to not in FORMATS:
+        raise ValueError(unknown("format", to, list(FORMATS)))
+    return FORMATS[to](model, path, dynamic_size=dynamic_size, check=check)

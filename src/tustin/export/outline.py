@@ -23,7 +23,9 @@ def outline_blocks(model: Any) -> int:
     blocks = _blocks(list(model.graph))
     if len(blocks) < 2 or len({tuple(map(_kind, block)) for block in blocks}) != 1:
         return 0
-    produced = [{output: (n, o) for n, node in enumerate(block) for o, output in enumerate(node.outputs)} for block in blocks]
+    produced = [
+        {output: (n, o) for n, node in enumerate(block) for o, output in enumerate(node.outputs)} for block in blocks
+    ]
     arguments: dict[tuple[Any, ...], None] = {}  # what comes from outside, as a value for each block
     for nodes in zip(*blocks, strict=True):
         for values in zip(*map(_read, nodes), strict=True):
@@ -52,9 +54,9 @@ def outline_blocks(model: Any) -> int:
     function = _function(blocks[0], [values[0] for values in passed], fixed, results[0], model.opset_imports)
     model.functions[function.identifier()] = function
     model.opset_imports[DOMAIN] = 1
-    for value in fixed:
-        if not value.uses():
-            del model.graph.initializers[value.name]
+    used = {value for node in _all_nodes(list(model.graph)) for value in node.inputs}
+    for name in [name for name, value in model.graph.initializers.items() if value not in used]:
+        del model.graph.initializers[name]
     return len(blocks)
 
 

@@ -40,7 +40,8 @@ def resample_pos_embed(pos_embed: Tensor, old_grid: tuple[int, int], new_grid: t
             f"pos_embed has {pos_embed.shape[1]} rows, but a grid of {old_grid[0]} x {old_grid[1]} patches "
             f"and the class token need {old_grid[0] * old_grid[1] + 1}"
         )
-    if tuple(old_grid) == tuple(new_grid):
+    known = all(isinstance(side, int) for side in new_grid)  # a program for images of any size always resamples
+    if known and tuple(old_grid) == tuple(new_grid):
         return pos_embed
     patches, token = split_middle(pos_embed)
     picture = patches.unflatten(1, old_grid).permute(0, 3, 1, 2)  # (1, d, h, w)

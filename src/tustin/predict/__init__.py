@@ -9,7 +9,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PREDICTORS", "find_images", "names_for", "predictor"]
+__all__ = ["PREDICTORS", "find_images", "load", "names_for", "predictor"]
 
 PREDICTORS = {"classification": "classes", "segmentation": "masks", "detection": "boxes"}
 """The module of each task: `predict` makes the results, `render` a table of them, `facts` what --json prints."""
@@ -21,6 +21,30 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".ti
 def predictor(task: str) -> Any:
     """The module of a task, which comes with torch."""
     return import_module(f".{PREDICTORS[task]}", __name__)
+
+
+def load(path: Path, task: str | None = None) -> tuple[str, str, Any]:
+    """The task and the rule of a checkpoint or of an ONNX file, and what the module of that task predicts with."""
+    from .onnx_file import OnnxClassifier, is_onnx
+
+    def insist_on(found: str) -> None:
+        if task not in (None, found):
+            raise ValueError(f"{path} is a model for {found}, not for {task}")
+
+    if is_onnx(path):
+        classifier = OnnxClassifier(path)
+        insist_on(classifier.task)
+        return classifier.task, classifier.discretization, classifier
+    from .. import models
+
+    told = models.describe(path)
+    insist_on(told["task"])
+    model = models.load(path)
+    if told["task"] == "classification":
+        from .checkpoint_file import CheckpointClassifier
+
+        model = CheckpointClassifier(model)
+    return told["task"], told["discretization"], model
 
 
 def find_images(given: Sequence[Path]) -> list[Path]:

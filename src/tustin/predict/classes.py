@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from timm.data import create_transform, resolve_model_data_config
+import numpy as np
 
 from ..data.pictures import UnreadableError, mode_for, read_image
 from ..report import terminal
@@ -29,26 +28,22 @@ def predict(
         raise ValueError(f"{args.checkpoint} has no head, so it tells no classes")
     if args.out is not None:
         raise ValueError(f"{args.checkpoint} tells the classes of images and draws nothing into --out")
-    data = resolve_model_data_config(model)
-    mode = mode_for(data["input_size"][0])
-    prepare = create_transform(**data)
-    names = model.pretrained_cfg.get("label_names")
+    mode = mode_for(model.channels)
     for start in range(0, len(paths), args.batch_size):
         group = paths[start : start + args.batch_size]
         read = []
         for path in group:
             try:
-                read.append((path, prepare(read_image(path, mode))))
+                read.append((path, model.prepare(read_image(path, mode))))
             except UnreadableError as error:
                 failed.append({"image": str(path), "reason": error.reason})
         if read:
-            with torch.inference_mode():
-                logits = model(torch.stack([image for _, image in read]).to(model.pos_embed.dtype))
-            best = logits.float().softmax(-1).topk(min(args.top, model.num_classes))
-            for (path, _), values, classes in zip(read, best.values.tolist(), best.indices.tolist(), strict=True):
+            probabilities = model.probabilities([image for _, image in read])
+            for (path, _), values in zip(read, probabilities, strict=True):
+                best = np.argsort(-values, kind="stable")[: args.top]
                 told = [
-                    {"class": i, "name": names[i] if names else None, "probability": value}
-                    for value, i in zip(values, classes, strict=True)
+                    {"class": int(i), "name": model.names[i] if model.names else None, "probability": float(values[i])}
+                    for i in best
                 ]
                 yield {"image": str(path), "top": told}
         advance(len(group))

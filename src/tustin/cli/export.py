@@ -1,0 +1,75 @@
+"""`tustin export`: a checkpoint as a file that runs without the model's code."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ..report import terminal
+from .arguments import checkpoint
+from .command import Command
+from .output import print_json, print_rich
+
+__all__ = ["COMMAND"]
+
+DETAILS = """\
+onnx    one .onnx file of standard operators, for onnxruntime, Triton Inference Server and whatever else reads ONNX. All
+        rules translate, also your own. The rule, the class names and how images are prepared are in its metadata.
+torch   one .pt2 file for torch.export.load, where tustin is installed; as fast as the model.
+
+Takes classifiers and segmenters, and any number of images at once. The file is run on random images, and is written only
+if its results are the model's, to 1e-4 of the largest. docs/deployment.md shows how to use it.
+
+--json prints file, format, nodes, bytes and largest_error (null with --no-check), and of ONNX opset and blocks.
+
+examples:
+  tustin export runs/digits-bil-0 --to onnx --out model.onnx
+  tustin export best.safetensors --to onnx --dynamic-size --out model.onnx
+  tustin export best.safetensors --to torch --out model.pt2
+  tustin predict photos/ --checkpoint model.onnx"""
+
+ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "checkpoint", metavar="RUN_OR_CHECKPOINT", type=checkpoint, help="a run's folder, or a checkpoint"
+    )
+    parser.add_argument("--to", choices=ENDINGS, default="onnx", help="the format (default: onnx)")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="default: beside the checkpoint, .onnx or .pt2")
+    parser.add_argument("--dynamic-size", action="store_true", help="take images of any size")
+    parser.add_argument("--no-check", action="store_true", help="do not run the file, where onnxruntime is missing")
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+
+
+def run(args: argparse.Namespace) -> None:
+    from ..support.files import writable
+
+    out = args.out or args.checkpoint.with_suffix(ENDINGS[args.to])
+    if out.suffix != ENDINGS[args.to]:
+        raise ValueError(f"--out {out} must end in {ENDINGS[args.to]}, by which such files are known")
+    writable(out)
+    from ..export import export
+    from ..models import load
+
+    model = load(args.checkpoint)
+    with terminal.progress(patience=2.0) as progress:
+        progress("exporting", 0, 1)
+        facts = export(model, out, args.to, dynamic_size=args.dynamic_size, check=not args.no_check)
+    if args.json:
+        print_json(facts)
+    else:
+        print_rich(lambda width: [_told(facts)])
+
+
+def _told(facts: dict[str, Any]) -> str:
+    size = f"{facts['nodes']} nodes, {facts['bytes'] / 1e6:.1f} MB"
+    if facts["format"] == "onnx":
+        size = f"opset {facts['opset']}, {size}, {facts['blocks']} calls of one block"
+    error = facts["largest_error"]
+    checked = "not checked" if error is None else f"differs from the model by at most {error:.1e} of the largest result"
+    return f"{facts['file']}: {size}; {checked}"
+
+
+COMMAND = Command("export", "write a model as ONNX, or as a program of PyTorch", DETAILS, configure, run)
