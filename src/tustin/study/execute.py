@@ -14,6 +14,7 @@ import torch
 from ..models import Diagnosis
 from ..support.signals import Interrupted
 from ..train import METRICS, Config, Display, Diverged, RunFolder, train
+from ..train.engine import SIZES
 from ..train.folder import BEST, EMA, LAST, SUMMARY, TRAINING
 from ..train.record import environment
 from .results import TIMES, Result
@@ -145,8 +146,11 @@ def _done(run: Run, summary: dict[str, Any]) -> Result:
         status="done",
         metrics={name: value for name, value in summary["best"].items() if name in METRICS and name not in TIMES},
         best_epoch=summary["best_epoch"],
+        best_update=summary["best"].get("updates"),
         train_seconds=summary["train_seconds"],
+        cpu_seconds=summary.get("cpu_seconds"),
         samples_per_second=_speed(run, curve),
+        sizes={name: summary[name] for name in SIZES if name in summary},
         curve=curve,
         environment=summary["environment"],
     )
@@ -167,6 +171,7 @@ def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result
         error=message,
         diagnosis=diagnosis.as_facts() if diagnosis else None,
         train_seconds=curve[-1]["train_seconds"] if curve else 0.0,
+        cpu_seconds=curve[-1].get("cpu_seconds") if curve else None,
         samples_per_second=_speed(run, curve),
         curve=curve,
         environment=environment(device or torch.device("cpu"), run.discretization) | {"threads": settings.threads},

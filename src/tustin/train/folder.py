@@ -45,16 +45,20 @@ _STATE: dict[str, type | tuple[type, ...]] = {
     "step": int,
     "records": list,
     "best": _MAYBE,
-    "loss_sum": _NUMBER,
-    "skipped": int,
-    "epoch_seconds": _NUMBER,
-    "seconds": _NUMBER,
+    "tally": dict,
     "config": dict,
     "threads": int,
     "model": dict,
     "optimizer": dict,
     "ema": _MAYBE,
     "scaler": _MAYBE,
+}
+_TALLY: dict[str, type | tuple[type, ...]] = {
+    "losses": dict,
+    "skipped": int,
+    "seconds": _NUMBER,
+    "cpu_seconds": _NUMBER,
+    "recorded_seconds": _NUMBER,
 }
 _RECORD: dict[str, type | tuple[type, ...]] = {"epoch": _NUMBER, "updates": int, "train_seconds": _NUMBER}
 _SUMMARY: dict[str, type | tuple[type, ...]] = {
@@ -105,6 +109,7 @@ class RunFolder:
             _check_sum(path)
             state: dict[str, Any] = _load(path)
             insist_on_values(path, state, _STATE)
+            insist_on_values(path, state["tally"], _TALLY)
             for record in state["records"]:
                 insist_on_values(path, record, _RECORD)
             self._insist_on_the_best(state)

@@ -8,12 +8,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 
 from ...data.batches import Batch
 from ...data.coco import Coco, as_results, coco, large_scale_jitter
 from ...models import Detector, Diagnosis, diagnose, save
+from ...models.cascade import STAGES
 from ...models.detector import Boxes
 from ...models.vision_mamba import Width
 from ..average_precision import coco_figures
@@ -55,6 +55,19 @@ class DetectionConfig:
     """How many of them it is trained on."""
 
 
+PARTS = {
+    "loss_objectness": "proposals_objectness",
+    "loss_rpn_box_reg": "proposals_boxes",
+    **{
+        f"loss_{name}_{number}": f"stage_{number}_{told}"
+        for number, _ in enumerate(STAGES, start=1)
+        for name, told in (("class", "classes"), ("box", "boxes"))
+    },
+    "loss_mask": "masks",
+}
+"""The losses of a detector, and what a record calls them."""
+
+
 class Detection:
     """The task of a config; it implements `Task`."""
 
@@ -73,9 +86,9 @@ class Detection:
         self.train_data = replace(train, jitter=large_scale_jitter(side, mean, scale, config.augment.flip))
         self.evaluation = evaluation_of(self.model, held_out, config.data)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         losses = model(batch["images"], batch["targets"])
-        return torch.stack(list(losses.values())).sum()
+        return {PARTS[name]: losses[name] for name in PARTS}
 
     def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
         assert isinstance(model, Detector)
