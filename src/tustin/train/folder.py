@@ -5,6 +5,7 @@ last.safetensors   the weights of the last checkpoint, for `tustin.load`
 best.safetensors   the weights of the best epoch; with an average of the weights, the average
 ema.safetensors    the average of the last checkpoint, where there is one
 metrics.jsonl      a line an epoch
+curves.png         the same as a picture, which `tustin train` draws at the end
 summary.json       the result and all that repeating it needs; its presence means that the run is complete
 
 The checkpoint is written before the files that follow from it, and they are written again when a run continues: a
@@ -36,7 +37,7 @@ from ..support.files import (
     write_text,
 )
 
-TRAINING, METRICS, SUMMARY = "training.pt", "metrics.jsonl", "summary.json"
+TRAINING, METRICS, SUMMARY, CURVES = "training.pt", "metrics.jsonl", "summary.json", "curves.png"
 BEST, LAST, EMA = "best.safetensors", "last.safetensors", "ema.safetensors"
 
 _NUMBER = (int, float)
@@ -160,7 +161,7 @@ class RunFolder:
 
     def clear(self) -> None:
         """Forget an earlier run: first that it is complete, then that it can continue."""
-        for name in (SUMMARY, TRAINING, METRICS, LAST, BEST, EMA):
+        for name in (SUMMARY, TRAINING, METRICS, LAST, BEST, EMA, CURVES):
             (self / name).unlink(missing_ok=True)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["PART", "Tally"]
+__all__ = ["PART", "Tally", "part_names"]
 
 PART = "train_loss/"
 """Begins the name under which a record tells a part of the training loss."""
@@ -81,3 +81,8 @@ class Tally:
         tally.skipped, tally.recorded_seconds = state["skipped"], state["recorded_seconds"]
         tally.seconds, tally.cpu_seconds = state["seconds"], state["cpu_seconds"]
         return tally
+
+
+def part_names(record: Mapping[str, Any]) -> dict[str, str]:
+    """The parts of the training loss in a record, by their names there, as people read them."""
+    return {name: name.removeprefix(PART).replace("_", " ") for name in record if name.startswith(PART)}
