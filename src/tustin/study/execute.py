@@ -139,7 +139,7 @@ def _forget_what_cannot_continue(folder: RunFolder) -> None:
 
 
 def _done(run: Run, summary: dict[str, Any]) -> Result:
-    curve = run.folder.read_metrics()
+    curve = _curve(run.folder)
     return Result(
         discretization=run.discretization,
         seed=run.seed,
@@ -160,7 +160,7 @@ def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result
     """The result of a run that did not reach its end, with as much of its curve as there is."""
     settings = run.config.run
     try:
-        curve = run.folder.read_metrics()
+        curve = _curve(run.folder)
     except ValueError:  # why the run failed matters more, and the run writes them again if it continues
         curve = []
     device = torch.accelerator.current_accelerator(check_available=True) if settings.device == "auto" else None
@@ -176,6 +176,14 @@ def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result
         curve=curve,
         environment=environment(device or torch.device("cpu"), run.discretization) | {"threads": settings.threads},
     )
+
+
+def _curve(folder: RunFolder) -> list[dict[str, Any]]:
+    """The numbers of every record; a table in one, such as the IoU of each class, stays in the folder of the run."""
+    return [
+        {name: value for name, value in record.items() if not isinstance(value, dict)}
+        for record in folder.read_metrics()
+    ]
 
 
 def _speed(run: Run, curve: list[dict[str, Any]]) -> float:

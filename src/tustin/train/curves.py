@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from ..report.plot_style import Look, save_figure
 from .metrics import METRICS
@@ -34,15 +35,16 @@ def draw_curves(path: Path, records: Sequence[Mapping[str, Any]], title: str) ->
 
 
 def _losses(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
-    """On a scale of powers, because parts differ in size by far."""
+    """Parts on a scale of powers, because they differ in size by far."""
     parts = dict.fromkeys(name for record in records for name in part_names(record))
     told = {"train_loss": "all of it" if parts else "training loss", **part_names(parts)}
     for number, (name, label) in enumerate(told.items()):
         width = 2.2 if name == "train_loss" else 1.3
         _line(axes, records, name, label, Look.number(number), width)
-    positive = all(record[name] > 0 for record in records for name in told if name in record)
-    axes.set(xlabel="updates", ylabel="loss", title="Training loss", yscale="log" if positive else "linear")
+    axes.set(xlabel="updates", ylabel="loss", title="Training loss")
     if parts:
+        axes.set_yscale("symlog", linthresh=1e-3)
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.legend(frameon=False, fontsize=8, ncols=2)
 
 
