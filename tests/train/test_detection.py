@@ -269,7 +269,7 @@ def test_eval(run, shapes, capsys):
     result = json.loads(capsys.readouterr().out)
     assert result["samples"] == 4
     last = records(run)[-1]
-    measured = {name: value for name, value in last.items() if name.startswith(("box", "mask"))}
+    measured = {name: value for name, value in last.items() if name.startswith(("box", "mask", "proposal"))}
     assert result["metrics"] == pytest.approx(measured)
     assert main(["eval", str(run / "last.safetensors"), "--data.path", str(shapes), "--batch-size", "1"]) == 0
     told = capsys.readouterr().out
