@@ -68,4 +68,4 @@ def samples(model: Any, dynamic_size: bool) -> list[Tensor]:
 def dynamic_shapes(dynamic_size: bool) -> tuple[dict[int, Any], ...]:
     """Of the images: which dimensions are open."""
     places = (0, 2, 3) if dynamic_size else (0,)
-    return ({place: torch.export.Dim.DYNAMIC for place in places},)
+    return (dict.fromkeys(places, torch.export.Dim.DYNAMIC),)

@@ -84,7 +84,7 @@ def _read(node: Any) -> list[Any]:
 
 def _kind(node: Any) -> tuple[Any, ...]:
     """What a node is, apart from the values that it reads."""
-    attributes = []
+    attributes: list[Any] = []
     for name, attribute in sorted(node.attributes.items()):
         value = attribute.value
         if attribute.type.name == "GRAPH":

@@ -82,7 +82,8 @@ def _facts(path: Path, told: dict[str, str]) -> dict[str, Any]:
         raise ValueError(f"{path} does not say how images are prepared: it was not written by 'tustin export'")
     if told["task"] != OnnxClassifier.task:
         raise ValueError(
-            f"{path} is a model for {told['task']}; 'tustin predict' runs ONNX files of classifiers, and checkpoints of all"
+            f"{path} is a model for {told['task']}; 'tustin predict' runs ONNX files of classifiers only, and "
+            "checkpoints of all tasks"
         )
     try:
         facts = {name: value if name in _TEXTS else json.loads(value) for name, value in told.items()}
