@@ -35,15 +35,11 @@ def phi(k: int, z: Tensor) -> Tensor:
     if not z.is_floating_point():
         raise TypeError(f"phi: z must be a real floating-point tensor, got {z.dtype}")
     if is_recording():
-        return compact_phi(k, z, _exact)
+        return compact_phi(k, z)
     # A transform derives the formulas themselves: each recurrence below yields the one for the next m. The node gives
     # the same numbers, and keeps one tensor for the backward pass where the series would keep dozens.
     result: Tensor = _evaluate(k, 0, z.double()) if transformed() else _Phi.apply(z.double(), k, 0)
     return result.to(z.dtype)
-
-
-def _exact(k: int, z: Tensor) -> Tensor:
-    return _evaluate(k, 0, z)
 
 
 class _Phi(torch.autograd.Function):

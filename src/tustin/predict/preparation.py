@@ -30,7 +30,7 @@ def prepare(image: Image.Image, facts: Mapping[str, Any]) -> np.ndarray[Any, np.
         size, kind = _keeping_ratio(image, target, min), Image.Resampling.BILINEAR
     image = _cropped(image.resize((size[1], size[0]), kind), height, width, fill)
     pixels = np.asarray(image, dtype=np.float32).reshape(height, width, -1) / np.float32(255)
-    mean, std = (np.float32(_per_channel(facts[name], image)) for name in ("mean", "std"))
+    mean, std = (np.array(_per_channel(facts[name], image), dtype=np.float32) for name in ("mean", "std"))
     return np.ascontiguousarray(((pixels - mean) / std).transpose(2, 0, 1))
 
 

@@ -1,0 +1,153 @@
+"""A model as a file: what is in it, what it computes, and what is refused."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import tustin
+from tustin.export import export, graph
+from tustin.export.program import FACTS
+from tustin.models.segmenter import Segmenter
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+def model(name: str = "vim_nano_patch4_32", **options: Any) -> Any:
+    torch.manual_seed(0)
+    made: Any = tustin.create_model(name, **{"depth": 2, "num_classes": 5, "discretization": "bil"} | options)
+    made.pretrained_cfg["label_names"] = [f"sort {i}" for i in range(5)]
+    return made
+
+
+def answers(path: Path, images: torch.Tensor) -> torch.Tensor:
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return torch.from_numpy(session.run(["logits"], {"images": images.numpy()})[0])
+
+
+def assert_same(found: torch.Tensor, made: Any, images: torch.Tensor) -> None:
+    with torch.inference_mode():
+        expected = made.eval()(images)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_onnx_of_any_size_says_the_block_once(tmp_path: Path) -> None:
+    made, path = model(depth=3, global_pool="avg", discretization="zoh"), tmp_path / "model.onnx"
+    facts = export(made, path, dynamic_size=True)
+    assert facts["largest_error"] < 1e-4
+    assert facts["blocks"] == 3
+    assert facts["bytes"] == path.stat().st_size
+    proto = onnx.load(path)
+    assert {opset.domain: opset.version for opset in proto.opset_import} == {"": 18, "tustin": 1}
+    assert [function.name for function in proto.functions] == ["block"]
+    assert {node.domain for node in proto.functions[0].node} == {""}
+    assert [node.op_type for node in proto.functions[0].node].count("Scan") == 2
+    told = {entry.key: entry.value for entry in proto.metadata_props}
+    assert told["discretization"] == "zoh"
+    assert told["tustin"] == tustin.__version__
+    assert json.loads(told["class_names"]) == [f"sort {i}" for i in range(5)]
+    assert json.loads(told["input_size"]) == [3, 32, 32]
+    assert {"mean", "std", "interpolation", "crop_pct", "crop_mode", "task"} <= set(told)
+    for shape in ((1, 3, 32, 32), (5, 3, 48, 20)):
+        images = torch.randn(shape)
+        assert_same(answers(path, images), made, images)
+
+
+def test_overlapping_patches_and_odd_batches(tmp_path: Path) -> None:
+    made, path = model("vim_nano_patch4_stride2_8", in_chans=1), tmp_path / "model.onnx"
+    export(made, path)
+    for batch in (1, 2, 7):
+        images = torch.randn(batch, 1, 8, 8)
+        assert_same(answers(path, images), made, images)
+
+
+def test_pytorch_exports_the_same_graph_by_itself(tmp_path: Path) -> None:
+    """The operators bring their translation; only the blocks are not gathered into a function."""
+    made, path = model().eval(), tmp_path / "model.onnx"
+    export(made, path)
+    with warnings.catch_warnings(action="ignore"), torch.no_grad():
+        program = torch.onnx.export(
+            made,
+            (torch.randn(3, 3, 32, 32),),
+            dynamic_shapes=({0: torch.export.Dim.DYNAMIC},),
+            opset_version=18,
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    inlined = onnx.inliner.inline_local_functions(onnx.load(path))
+    assert _kinds(inlined) == _kinds(program.model_proto)
+
+
+def _kinds(proto: Any) -> list[str]:
+    return sorted(node.op_type for node in proto.graph.node if node.op_type != "Constant")
+
+
+def test_a_segmenter(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    vim = model("vim_tiny_patch16_224", depth=4, embed_dim=16, img_size=64)
+    made, path = Segmenter(vim, 5), tmp_path / "model.onnx"
+    facts = export(made, path)
+    assert facts["blocks"] == 4
+    images = torch.randn(2, 3, 64, 64)
+    assert_same(answers(path, images), made, images)
+
+
+def test_a_program_of_torch(tmp_path: Path) -> None:
+    made, path = model(), tmp_path / "model.pt2"
+    facts = export(made, path, "torch", dynamic_size=True)
+    assert facts["largest_error"] < 1e-4
+    extra = {FACTS: ""}
+    program: Any = torch.export.load(path, extra_files=extra).module()
+    assert json.loads(extra[FACTS])["discretization"] == "bil"
+    for shape in ((1, 3, 32, 32), (4, 3, 40, 52)):
+        images = torch.randn(shape)
+        assert_same(program(images), made, images)
+
+
+def test_a_file_that_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, path = model(depth=1), tmp_path / "model.onnx"
+    path.write_text("what was there")
+    translate = graph._translate
+
+    def translate_another(made: Any, dynamic_size: bool) -> Any:
+        with torch.no_grad():
+            made.head.bias += 1
+            translated = translate(made, dynamic_size)
+            made.head.bias -= 1
+        return translated
+
+    monkeypatch.setattr(graph, "_translate", translate_another)
+    with pytest.raises(RuntimeError, match="the file is not written: for images of 3x3x32x32 onnxruntime differs"):
+        export(made, path)
+    assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
+    assert path.read_text() == "what was there"
+
+
+def test_refused(tmp_path: Path) -> None:
+    made = model(depth=1)
+    with pytest.raises(ValueError, match="unknown format 'coreml'"):
+        export(made, tmp_path / "model", "coreml")
+    made.task = "detection"
+    with pytest.raises(ValueError, match="a model for detection cannot be exported"):
+        export(made, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "find_spec", lambda name: None if name == "onnxruntime" else object())
+    with pytest.raises(RuntimeError, match=r"needs onnxruntime: pip install 'tustin\[onnx\]'; --no-check does without"):
+        export(model(depth=1), tmp_path / "model.onnx")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("discretization", tustin.DISCRETIZATIONS)
+@pytest.mark.parametrize("name", ["vim_nano_patch4_32", "vim_tiny_patch16_224"])
+def test_every_rule_in_whole_models(name: str, discretization: str, tmp_path: Path) -> None:
+    made: Any = tustin.create_model(name, discretization=discretization)
+    facts = export(made, tmp_path / "model.onnx")
+    assert facts["blocks"] == len(made.layers)
