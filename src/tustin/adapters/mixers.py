@@ -1,16 +1,15 @@
 """Mixers of transformers as classes of ours: their own forward pass, in which some names mean our functions.
 
-The forward pass of a mixer finds the scan, the convolution and their one-token updates by name, in its module. An adapted
-mixer is an instance of a subclass whose forward pass is the same code, looking these names up elsewhere. So nothing in
-transformers changes, no mixer knows of another, and what a mixer computes follows from its class alone: in every thread,
-when a checkpoint is computed again, in a copy, and in a compiled model.
+The forward pass of a mixer finds the scan, the convolution and their one-token updates by name, in its module. An
+adapted mixer is an instance of a subclass whose forward pass is the same code, looking these names up elsewhere. So
+nothing in transformers changes, no mixer knows of another, and what a mixer computes follows from its class alone: in
+every thread, when a checkpoint is computed again, in a copy, and in a compiled model.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
@@ -41,12 +40,13 @@ class Adapted(nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Copied and pickled as a mixer of transformers that becomes ours: its class has no name to be found by."""
-        return _rebuild, (self.original, self.discretization), self.__getstate__()
+        return _rebuild, (self.original, self.discretization), vars(self)
 
 
-def _rebuild(original: type[nn.Module], discretization: str) -> nn.Module:
-    adapted = adapted_class(original, discretization)
-    return adapted.__new__(adapted)
+def _rebuild(original: Any, discretization: str) -> nn.Module:
+    adapted: Any = adapted_class(original, discretization)
+    mixer: nn.Module = adapted.__new__(adapted)
+    return mixer
 
 
 def is_mixer(module: nn.Module) -> bool:
@@ -61,14 +61,14 @@ def is_mixer(module: nn.Module) -> bool:
 def become(mixer: nn.Module, cls: type[nn.Module]) -> None:
     """Make it an instance of another class, also where accelerate has put its hooks around the forward pass."""
     if "_old_forward" in vars(mixer):
-        mixer._old_forward = MethodType(cls.forward, mixer)
+        vars(mixer)["_old_forward"] = MethodType(cls.forward, mixer)
     elif "forward" in vars(mixer):
         raise ValueError("adapt: a mixer has a forward function of its own, which someone else has put there")
     mixer.__class__ = cls
 
 
-@functools.cache
-def adapted_class(original: type[nn.Module], discretization: str) -> type[Adapted]:
+@functools.cache  # the same class for all mixers of a kind
+def adapted_class(original: Any, discretization: str) -> type[Adapted]:
     """The subclass of a mixer's class that uses our functions, with that rule."""
     forward = original.forward
     if missing := [name for name in NEEDED if name not in _innermost(forward).__code__.co_names]:
@@ -95,7 +95,7 @@ def _innermost(function: Any) -> FunctionType:
     return found
 
 
-def _with_names(function: Any, names: Mapping[str, Any]) -> FunctionType:
+def _with_names(function: Any, names: dict[str, Any]) -> FunctionType:
     """The same function, in which these global names have other meanings; its decorators are applied anew."""
     closure = function.__closure__
     if hasattr(function, "__wrapped__"):

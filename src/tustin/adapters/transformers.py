@@ -78,7 +78,7 @@ def restore(model: Model) -> Model:
     return model
 
 
-def _original(mixer: nn.Module) -> type[nn.Module]:
+def _original(mixer: nn.Module) -> Any:
     return mixer.original if isinstance(mixer, Adapted) else type(mixer)
 
 
