@@ -145,7 +145,7 @@ def test_a_dilated_convolution_is_one_with_zeros_in_between(dilation: int) -> No
     assert_close(mixer(x), slow_vim.mixer(exact, x.double(), "zoh"), DERIVATIVES)
 
 
-@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+@pytest.mark.parametrize("discretization", FUSED)
 def test_a_scale_of_the_steps(discretization: str) -> None:
     """Δ/4 is what a step of Δ/4 is: the result is that of a mixer whose biases give such steps everywhere."""
     mixer, x = mixer_and_input(discretization, delta_scale=0.25)
