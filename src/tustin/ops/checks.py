@@ -34,3 +34,8 @@ def check_flags(operator: str, **flags: bool) -> None:
 
 def misshapen(operator: str, name: str, tensor: Tensor, expected: str) -> ValueError:
     return ValueError(f"{operator}: {name} has shape {tuple(tensor.shape)}, expected {expected}")
+
+
+def real_dtype(*tensors: Tensor | None) -> torch.dtype:
+    """In which an operator computes: float32, or float64 if an argument is."""
+    return torch.float64 if torch.float64 in [t.dtype for t in tensors if t is not None] else torch.float32
