@@ -14,9 +14,10 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..discretize import Discretization
-from .rule import rule, set_rule
+if TYPE_CHECKING:
+    from ..discretize import Discretization
 
 __all__ = ["NAMES", "install"]
 
@@ -40,6 +41,8 @@ def install(*, replace: bool = False, discretization: str | Discretization | Non
     Returns:
         The packages that are stand-ins now.
     """
+    from .rule import rule, set_rule  # here, because it reads the environment, and a mistake there is for the caller
+
     real = {name: origin for name in NAMES if (origin := _real(name))}
     if replace:
         if imported := [name for name in real if name in sys.modules]:

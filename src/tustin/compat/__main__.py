@@ -8,6 +8,8 @@ import runpy
 import sys
 from collections.abc import Sequence
 
+from . import install
+
 _EPILOG = """\
 TUSTIN_DISCRETIZATION sets the rule, 'tustin discretizations' lists them:
 
@@ -35,8 +37,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not args.module:  # as Python does it; before the packages, which may have to come before these
         sys.path.insert(0, os.path.dirname(os.path.realpath(args.script)))
     try:
-        from . import install  # here, because a wrong rule in the environment shows when it is imported
-
         stand_ins = install(replace=args.replace)
     except (RuntimeError, ValueError) as error:
         parser.exit(2, f"tustin.compat: error: {error}\n")

@@ -99,6 +99,9 @@ class Mamba(nn.Module):
 
     def forward(self, hidden_states: Tensor, inference_params: InferenceParams | None = None) -> Tensor:
         """With `inference_params` the states are kept there, and after the first call every call is one token."""
+        if hidden_states.ndim != 3 or hidden_states.shape[2] != self.d_model:
+            expected = f"(batch, L, {self.d_model})"
+            raise ValueError(f"Mamba: hidden_states has shape {tuple(hidden_states.shape)}, expected {expected}")
         if inference_params is not None:
             states = self._get_states_from_cache(inference_params, hidden_states.shape[0])
             if inference_params.seqlen_offset > 0:
