@@ -25,6 +25,14 @@ def check_tensor(operator: str, name: str, tensor: object) -> Tensor:
     return tensor
 
 
+def check_overwritable(operator: str, name: str, tensor: Tensor) -> None:
+    """Raise if several of its elements share one place in memory."""
+    if any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)):
+        raise ValueError(
+            f"{operator}: {name} is overwritten, but it is an expanded tensor; expected one with memory of its own"
+        )
+
+
 def check_flags(operator: str, **flags: bool) -> None:
     """Raise unless each is True or False."""
     for name, value in flags.items():

@@ -118,8 +118,8 @@ def register_in_place(
 
     def call(*arguments: Any) -> Any:
         if _observed():
-            needs_gradient = True in [t.requires_grad for t in arguments if isinstance(t, Tensor)]
-            return (definition if needs_gradient and torch.is_grad_enabled() or forward_mode() else operator)(*arguments)
+            needed = torch.is_grad_enabled() and True in [t.requires_grad for t in arguments if isinstance(t, Tensor)]
+            return (definition if needed or forward_mode() else operator)(*arguments)
         needs_gradient = _needs_gradient(arguments)
         if needs_gradient is False or (needs_gradient and not torch.is_grad_enabled()):
             return kernel(*arguments)

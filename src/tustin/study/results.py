@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 from ..support.files import read_json, shortened, write_text
 
@@ -27,15 +27,18 @@ TIMES = ("train_seconds", "samples_per_second")
 class _Record:
     """A dataclass that is one JSON file."""
 
+    _younger: ClassVar[frozenset[str]] = frozenset()
+    """Fields that older files lack."""
+
     @classmethod
     def read(cls, path: Path) -> Self:
         """What `write` wrote; ValueError names a file that holds anything else."""
         values = read_json(path)
-        kinds = get_type_hints(cls)
-        if not isinstance(values, dict) or values.keys() != kinds.keys():
+        kinds = {name: kind for name, kind in get_type_hints(cls).items() if get_origin(kind) is not ClassVar}
+        if not isinstance(values, dict) or not kinds.keys() - cls._younger <= values.keys() <= kinds.keys():
             raise ValueError(f"{str(path)!r} is damaged: it must hold exactly {', '.join(kinds)}")
         for name, kind in kinds.items():
-            if not _is(values[name], kind):
+            if name in values and not _is(values[name], kind):
                 raise ValueError(f"{str(path)!r} is damaged: {name} is {shortened(values[name])}")
         record = cls(**values)
         if flaw := record.flaw():
@@ -103,6 +106,11 @@ class Plan(_Record):
             return f"the metric is {shortened(self.metric)}"
         return None
 
+    @property
+    def by_updates(self) -> bool:
+        """Whether runs are counted in updates and not in epochs."""
+        return self.length()[0] == "updates"
+
     def length(self) -> tuple[str, int]:
         """What a run is counted in, as its records name it, and how many it has; 0 if the config does not say."""
         for name, counted in (("updates", "updates"), ("epochs", "epoch")):
@@ -119,6 +127,8 @@ class Plan(_Record):
 class Result(_Record):
     """How one run ended."""
 
+    _younger = frozenset({"best_update", "cpu_seconds", "sizes"})
+
     discretization: str
     seed: int
     status: Literal["done", "failed"]
@@ -129,9 +139,16 @@ class Result(_Record):
     """At the best epoch, by their names in `train.METRICS`; empty for a run that failed."""
     best_epoch: float = 0
     """How often the data were gone through by then: a whole number where epochs are what is evaluated."""
+    best_update: int | None = None
+    """How many updates were done by then."""
     train_seconds: float = 0.0
+    """By the clock on the wall, evaluation aside."""
+    cpu_seconds: float | None = None
+    """Of the processor, in all threads of the run's process."""
     samples_per_second: float = 0.0
     """Over all epochs of training, evaluation aside."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """`Trainer.sizes`: of model, data and run."""
     curve: list[dict[str, Any]] = field(default_factory=list)
     """A record an epoch, as in metrics.jsonl; of a run that failed, as far as it came."""
     environment: dict[str, Any] = field(default_factory=dict)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...support.devices import GPUS
-from ..checks import check_flags, check_tensor, misshapen
+from ..checks import check_flags, check_overwritable, check_tensor, misshapen
 from ..conv import reference
 from ..dispatch import NATIVE, REFERENCE, TRITON, choose, declare, kernels
 from ..operators import register_in_place
@@ -53,7 +53,7 @@ def causal_conv_update(
     _check(x, state, weight, bias, silu)
     tokens = x.unsqueeze(-1) if x.ndim == 2 else x
     chosen = choose(_OPERATOR, backend, x.device)
-    out = (_definition if chosen == "reference" else _update)(state, tokens, weight, bias, silu)
+    out: Tensor = (_definition if chosen == "reference" else _update)(state, tokens, weight, bias, silu)
     return out.squeeze(-1) if x.ndim == 2 else out
 
 
@@ -101,3 +101,4 @@ def _check(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None, silu: 
         raise misshapen(_OPERATOR, "state", state, f"({batch}, {D}, S) with S of at least K − 1 = {past}")
     if bias is not None and bias.shape != (D,):
         raise misshapen(_OPERATOR, "bias", bias, f"({D},)")
+    check_overwritable(_OPERATOR, "state", state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any
 
 import torch
 from torch import Tensor

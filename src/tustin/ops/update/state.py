@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...discretize import Discretization, get_discretization
-from ..checks import check_flags, check_tensor, misshapen, real_dtype
+from ..checks import check_flags, check_overwritable, check_tensor, misshapen, real_dtype
 from ..dispatch import choose, declare, kernels
 from ..operators import register_in_place
 from ..scan import BACKENDS, selective_scan
@@ -72,7 +72,8 @@ def selective_state_update(
     check_flags(_OPERATOR, delta_softplus=delta_softplus)
     if choose(_OPERATOR, backend, u.device, rule, real_dtype(*tensors)) == "reference":
         return _by_scan(*tensors, delta_softplus, rule, "reference")
-    return _update(*tensors, delta_softplus, rule.name)
+    out: Tensor = _update(*tensors, delta_softplus, rule.name)
+    return out
 
 
 def _by_scan(state: Tensor, *arguments: Any) -> Tensor:
@@ -152,3 +153,4 @@ def _check(tensors: tuple[Tensor | None, ...], rule: Discretization) -> None:
             raise misshapen(_OPERATOR, name, matrix, f"(batch, N) = {(batch, N)} or (batch, G, N) with G dividing {D}")
         if grouped and (matrix.shape[1] == 0 or D % matrix.shape[1]):
             raise misshapen(_OPERATOR, name, matrix, f"(batch, G, N) with G dividing {D}")
+    check_overwritable(_OPERATOR, "state", given["state"])

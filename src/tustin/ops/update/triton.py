@@ -38,7 +38,8 @@ def update_state(
     batch, channels = u.shape
     N = A.shape[1]
     h = state.contiguous()
-    A, D, delta_bias = (None if t is None else t.float().contiguous() for t in (A, D, delta_bias))
+    A = A.float()
+    D, delta_bias = (None if t is None else t.float().contiguous() for t in (D, delta_bias))
     B, C = (matrix.unsqueeze(1) if matrix.ndim == 2 else matrix for matrix in (B, C))
     group = max(channels // lcm(B.shape[1], C.shape[1]), 1)  # channels that share both B and C
     block = min(max(_STATES // triton.next_power_of_2(N), 4), triton.next_power_of_2(group))

@@ -1,4 +1,4 @@
-"""The next token for GPUs: one step of the scan, blind to the rule, and of the convolution, each with its state in place.
+"""The next token for GPUs: a step of the scan, blind to the rule, and of the convolution, each with its state in place.
 
 A program takes one sample and a block of channels, and no two programs touch one place. Offsets are 64 bits wide.
 """
@@ -117,5 +117,6 @@ def update_conv(
 @triton.jit
 def _sample(state, x, state_strides, x_strides, i, S, exists, REAL: tl.constexpr):
     """Sample i, of the state or, from S on, of x."""
+    i += tl.zeros([1], tl.int64)  # the interpreter cannot broadcast a scalar
     kept = tl.load(state + i * state_strides[2], mask=exists & (i < S), other=0).to(REAL)
     return kept + tl.load(x + (i - S) * x_strides[2], mask=exists & (i >= S), other=0).to(REAL)
