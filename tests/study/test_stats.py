@@ -10,10 +10,11 @@ import pytest
 from scipy import stats as scipy_stats
 
 from tustin.report.paper_figures import PAPER
-from tustin.study import stats
-from tustin.study.stats import Verdict, analyse, detectable_gain, holm, sign_flip_test, spread
+from tustin.study import signflips, stats
+from tustin.study.signflips import detectable_gain, equal_band, equivalence_test, holm, sign_flip_test
+from tustin.study.stats import Verdict, analyse, spread
 
-from .studies import done, failed, plan, study, with_gains
+from .studies import STUDIES, done, failed, plan, study, with_gains
 
 PAPER_GAINS = {name: told.gain for name, told in (PAPER["cifar100"].gains or {}).items() if told.p == "< 0.001"}
 
@@ -87,12 +88,75 @@ def test_ties_that_rounding_parts_are_still_ties() -> None:
 
 
 def test_many_pairs_are_sampled_and_never_give_zero() -> None:
-    n = stats.EXACT_UP_TO + 1
-    assert sign_flip_test([1.0] * n) == 1 / (1 + stats.SAMPLED_PATTERNS)
+    n = signflips.EXACT_UP_TO + 1
+    assert sign_flip_test([1.0] * n) == 1 / (1 + signflips.SAMPLED_PATTERNS)
     differences = np.random.default_rng(0).normal(0.2, 1, n).tolist()
     sampled = sign_flip_test(differences)
     assert sampled == sign_flip_test(differences)
-    assert sampled == pytest.approx(np.mean(stats._all_sums(differences) >= sum(differences)), abs=0.005)
+    assert sampled == pytest.approx(np.mean(signflips._all_sums(differences) >= sum(differences)), abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("differences", "p"),
+    [
+        ([0.0], 1 / 2),
+        ([0.0, 0.0, 0.0], 1 / 8),
+        ([0.5, -0.5], 1 / 4),  # 1.2 and 0.2 shifted one way, 0.2 and 1.2 the other
+        ([0.7, 0.7], 1.0),  # at the end of the band: all shifted differences are 0
+        ([0.9, 0.0], 3 / 4),  # −0.2 and 0.7: 0.5 is reached by 0.9, 0.5 and, with rounding, not by −0.5 and −0.9
+        ([5.0, 5.0], 1.0),
+    ],
+)
+def test_equivalence_by_hand(differences: list[float], p: float) -> None:
+    expected = 2 / 4 if differences == [0.9, 0.0] else p
+    assert equivalence_test(differences, 0.7) == expected
+    assert equivalence_test([-difference for difference in differences], 0.7) == expected
+
+
+def test_equivalence_is_scipys_of_the_shifted_differences() -> None:
+    generator = np.random.default_rng(3)
+    for _ in range(3):
+        differences = generator.normal(0.1, 0.4, 8)
+        ends = [
+            scipy_stats.permutation_test(
+                (shifted,), lambda x, axis: np.mean(x, axis=axis), permutation_type="samples", alternative="greater"
+            ).pvalue
+            for shifted in (0.7 + differences, 0.7 - differences)
+        ]
+        assert equivalence_test(differences.tolist(), 0.7) == pytest.approx(max(ends), abs=1e-12)
+
+
+@pytest.mark.parametrize("end", [0.7, -0.7])
+@pytest.mark.parametrize("std", [0.1, 0.3, 1.0])
+def test_rate_of_false_claims_of_equality(end: float, std: float) -> None:
+    """A true difference as large as the threshold is called equal in at most one study of twenty."""
+    generator = np.random.default_rng(5)
+    studies = generator.normal(end, std, (2000, 10)).tolist()
+    rate = np.mean([equivalence_test(differences, 0.7) <= 0.05 for differences in studies])
+    assert rate <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 2000)
+    if std < 0.5:  # otherwise the other end of the band is in reach, and the test claims even less
+        assert rate >= 0.03
+
+
+def test_rate_of_studies_of_six_discretizations_with_any_false_claim_of_equality() -> None:
+    generator = np.random.default_rng(6)
+    values = generator.normal(95, 0.3, (1000, 6, 8))
+    values[:, 1:] += 0.7
+    any_claimed = [
+        min(holm([equivalence_test(differences, 0.7) for differences in (runs[1:] - runs[0]).tolist()])) <= 0.05
+        for runs in values
+    ]
+    assert np.mean(any_claimed) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 1000)
+
+
+@pytest.mark.parametrize(("n", "level"), [(8, 0.05), (10, 0.01)])
+def test_equal_rules_are_called_equal_four_times_of_five(n: int, level: float) -> None:
+    band = equal_band(1.0, n, level)
+    assert band is not None
+    generator = np.random.default_rng(n)
+    found = np.mean([equivalence_test(generator.normal(0, 1, n).tolist(), band) <= level for _ in range(1000)])
+    assert found == pytest.approx(signflips.POWER, abs=0.06)
+    assert equal_band(1.0, 4, 0.05) is None
 
 
 def test_rate_of_false_positives_over_null_studies() -> None:
@@ -169,7 +233,7 @@ def test_a_detectable_gain_is_detected_four_times_of_five(n: int, level: float) 
     assert gain is not None
     generator = np.random.default_rng(n)
     found = np.mean([sign_flip_test(generator.normal(gain, 1, n).tolist()) <= level for _ in range(1500)])
-    assert found == pytest.approx(stats.POWER, abs=0.05)
+    assert found == pytest.approx(signflips.POWER, abs=0.05)
 
 
 def test_the_detectable_gain_is_the_formula() -> None:
@@ -183,11 +247,11 @@ def test_the_detectable_gain_is_the_formula() -> None:
 
 
 def test_verdicts() -> None:
-    found = {comparison.discretization: comparison for comparison in analyse(study()).comparisons}
+    found = {comparison.discretization: comparison for comparison in analyse(STUDIES["complete"]).comparisons}
     assert list(found) == ["foh", "bil", "pol", "hoh", "rk4"]
     assert found["hoh"].verdict == found["bil"].verdict == Verdict.ABOVE
     assert found["pol"].verdict == Verdict.SMALL
-    assert found["rk4"].verdict == Verdict.NOT_SHOWN
+    assert found["rk4"].verdict == Verdict.EQUAL
     assert found["foh"].verdict == Verdict.WORSE
     assert found["foh"].gain is not None
     assert found["foh"].gain.high is not None
@@ -278,7 +342,7 @@ def test_a_discretization_without_pairs_does_not_count_in_the_correction() -> No
 
 def test_equal_results_are_not_a_gain() -> None:
     found = analyse(with_gains([0.0] * 8)).comparisons[0]
-    assert (found.p, found.cohens_d, found.detectable, found.verdict) == (1.0, None, None, Verdict.NOT_SHOWN)
+    assert (found.p, found.cohens_d, found.detectable, found.verdict) == (1.0, None, None, Verdict.EQUAL)
 
 
 def test_an_equal_gain_everywhere_has_no_effect_size() -> None:
@@ -287,6 +351,35 @@ def test_an_equal_gain_everywhere_has_no_effect_size() -> None:
     assert found.gain.std == 0.0
     assert found.cohens_d is None
     assert found.verdict == Verdict.SMALL
+
+
+def test_a_small_gain_that_is_shown_is_no_equality() -> None:
+    """Both tests succeed; the first says more."""
+    found = analyse(with_gains([0.1, 0.12, 0.09, 0.11, 0.1, 0.13])).comparisons[0]
+    assert found.p_equal == found.p == 1 / 64
+    assert found.verdict == Verdict.SMALL
+    assert analyse(with_gains([-0.1, -0.12, -0.09, -0.11, -0.1, -0.13])).comparisons[0].verdict == Verdict.WORSE
+
+
+def test_what_the_state_is_worth() -> None:
+    found = analyse(STUDIES["complete"])
+    assert found.control is not None
+    assert found.control.worth is not None
+    assert found.control.worth.mean == pytest.approx(6, abs=0.2)
+    assert (found.control.p, found.control.smallest, found.control.too_little) == (1 / 1024, pytest.approx(2.1), False)
+    assert [summary.discretization for summary in found.discretizations] == [*found.plan.discretizations, "no_state"]
+    assert "no_state" not in {comparison.discretization for comparison in found.comparisons}, "it is no rule"
+
+
+def test_equality_is_empty_where_the_state_is_worth_little() -> None:
+    found = analyse(STUDIES["equal, but empty"])
+    assert found.control is not None
+    assert found.control.worth is not None
+    assert found.control.worth.mean == pytest.approx(1.2)
+    assert found.comparisons[0].verdict == Verdict.EMPTY
+    without = analyse(study(plan(("zoh", "rk4")), lambda name, seed: done(name, seed, 50.0)))
+    assert without.control is None
+    assert without.comparisons[0].verdict == Verdict.EQUAL
 
 
 def test_an_unknown_metric_is_refused() -> None:

@@ -13,13 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 from ..support.files import read_json, shortened, write_text
 
-__all__ = ["PLAN", "Plan", "Result", "Study", "read_study", "result_path", "run_folder"]
+__all__ = ["NO_STATE", "PLAN", "Plan", "Result", "Study", "read_study", "result_path", "run_folder"]
 
 PLAN = "study.json"
+NO_STATE = "no_state"
+"""The control: the baseline's model with the state of its scans removed."""
 TIMES = ("train_seconds", "samples_per_second")
 """Metrics that are fields of a result, because they are of the whole run and not of its best epoch."""
 
@@ -27,15 +29,18 @@ TIMES = ("train_seconds", "samples_per_second")
 class _Record:
     """A dataclass that is one JSON file."""
 
+    _younger: ClassVar[frozenset[str]] = frozenset()
+    """Fields that older files lack."""
+
     @classmethod
     def read(cls, path: Path) -> Self:
         """What `write` wrote; ValueError names a file that holds anything else."""
         values = read_json(path)
-        kinds = get_type_hints(cls)
-        if not isinstance(values, dict) or values.keys() != kinds.keys():
+        kinds = {name: kind for name, kind in get_type_hints(cls).items() if get_origin(kind) is not ClassVar}
+        if not isinstance(values, dict) or not kinds.keys() - cls._younger <= values.keys() <= kinds.keys():
             raise ValueError(f"{str(path)!r} is damaged: it must hold exactly {', '.join(kinds)}")
         for name, kind in kinds.items():
-            if not _is(values[name], kind):
+            if name in values and not _is(values[name], kind):
                 raise ValueError(f"{str(path)!r} is damaged: {name} is {shortened(values[name])}")
         record = cls(**values)
         if flaw := record.flaw():
@@ -73,6 +78,8 @@ def _is(value: object, kind: Any) -> bool:
 class Plan(_Record):
     """What a study compares, and how its result is judged."""
 
+    _younger = frozenset({"control"})
+
     recipe: str
     """Name of a shipped recipe, or the path of a file."""
     discretizations: list[str]
@@ -93,12 +100,16 @@ class Plan(_Record):
     """Every setting that the runs share, by its dotted name."""
     environment: dict[str, Any]
     """Where the study was planned."""
+    control: str | None = None
+    """Name of the runs without a state, `NO_STATE`, if the study has them."""
 
     def flaw(self) -> str | None:
         from ..train.metrics import METRICS  # not above, because timm comes with it and takes long
 
         if not self.discretizations or not self.seeds:
             return "it plans no run"
+        if self.control not in (None, NO_STATE):
+            return f"the control is {shortened(self.control)}"
         if self.metric not in METRICS:
             return f"the metric is {shortened(self.metric)}"
         return None
@@ -111,8 +122,13 @@ class Plan(_Record):
         return "epoch", 0
 
     def runs(self) -> list[tuple[str, int]]:
-        """Discretization and seed of every run; one seed after the other, so that an unfinished study is balanced."""
-        return [(discretization, seed) for seed in self.seeds for discretization in self.discretizations]
+        """Method and seed of every run; one seed after the other, so that an unfinished study is balanced."""
+        return [(method, seed) for seed in self.seeds for method in self.methods]
+
+    @property
+    def methods(self) -> list[str]:
+        """The rules, and the control behind them."""
+        return [*self.discretizations, *([self.control] if self.control else [])]
 
 
 @dataclass(frozen=True)
