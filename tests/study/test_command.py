@@ -7,7 +7,7 @@ import shutil
 import pytest
 from rich.console import Console
 
-import tustin
+import tustin.models
 from tests.cli.test_cli import assert_one_error_line, strict_json
 from tustin.cli import main
 from tustin.study import Result, Study, display, local_engine, read_study
@@ -43,7 +43,7 @@ def test_a_study_from_start_to_report(tmp_path, capsys):
     assert (tmp_path / "runs/study-digits/report.html").exists()
     assert "Is it better than zoh?" in out
     assert "The state is worth " in out
-    told = tustin.describe("runs/study-digits/runs/no_state-0/best.safetensors")
+    told = tustin.models.describe("runs/study-digits/runs/no_state-0/best.safetensors")
     assert (told["discretization"], told["config"]["state"]) == ("zoh", False)
 
     assert main([*command, "--json"]) == 0
