@@ -64,7 +64,7 @@ def study(
 
 def bits(study: Study, folder: Path) -> list[Any]:
     """All that a study has found, times aside, and the weights of its best models."""
-    times = {"train_seconds", "samples_per_second"}
+    times = {"train_seconds", "cpu_seconds", "samples_per_second"}
     return [
         (
             (result.discretization, result.seed, result.status, result.metrics, result.best_epoch),

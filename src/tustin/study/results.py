@@ -114,6 +114,11 @@ class Plan(_Record):
             return f"the metric is {shortened(self.metric)}"
         return None
 
+    @property
+    def by_updates(self) -> bool:
+        """Whether runs are counted in updates and not in epochs."""
+        return self.length()[0] == "updates"
+
     def length(self) -> tuple[str, int]:
         """What a run is counted in, as its records name it, and how many it has; 0 if the config does not say."""
         for name, counted in (("updates", "updates"), ("epochs", "epoch")):
@@ -135,6 +140,8 @@ class Plan(_Record):
 class Result(_Record):
     """How one run ended."""
 
+    _younger = frozenset({"best_update", "cpu_seconds", "sizes"})
+
     discretization: str
     seed: int
     status: Literal["done", "failed"]
@@ -145,9 +152,16 @@ class Result(_Record):
     """At the best epoch, by their names in `train.METRICS`; empty for a run that failed."""
     best_epoch: float = 0
     """How often the data were gone through by then: a whole number where epochs are what is evaluated."""
+    best_update: int | None = None
+    """How many updates were done by then."""
     train_seconds: float = 0.0
+    """By the clock on the wall, evaluation aside."""
+    cpu_seconds: float | None = None
+    """Of the processor, in all threads of the run's process."""
     samples_per_second: float = 0.0
     """Over all epochs of training, evaluation aside."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """`Trainer.sizes`: of model, data and run."""
     curve: list[dict[str, Any]] = field(default_factory=list)
     """A record an epoch, as in metrics.jsonl; of a run that failed, as far as it came."""
     environment: dict[str, Any] = field(default_factory=dict)

@@ -75,7 +75,7 @@ class DiscretizationSummary:
     failed: int
     missing: int
     numbers: dict[str, Spread]
-    """Of the metrics at the best epoch, and of `best_epoch`, `train_seconds` and `samples_per_second`."""
+    """Of the metrics at the best epoch, and of when that was and how long training took, see `numbers_of`."""
 
     @property
     def done(self) -> int:
@@ -219,10 +219,12 @@ def numbers_of(result: Result) -> dict[str, float]:
     numbers = {
         **result.metrics,
         "best_epoch": result.best_epoch,
+        "best_update": result.best_update,
         "train_seconds": result.train_seconds,
+        "cpu_seconds": result.cpu_seconds,
         "samples_per_second": result.samples_per_second,
     }
-    return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
+    return {name: float(value) for name, value in numbers.items() if value is not None and math.isfinite(value)}
 
 
 def _paired_gains(study: Study, method: str, other: str) -> dict[int, float]:

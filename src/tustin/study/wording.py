@@ -8,6 +8,7 @@ from ..report.table import flat, signed
 from ..train.metrics import Metric
 from .signflips import holm, smallest_p
 from .stats import CONFIDENCE, Analysis, Comparison, Verdict
+from .subject import data_name
 
 __all__ = ["difference_unit", "digits", "headline", "limits", "title"]
 
@@ -15,7 +16,8 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def title(analysis: Analysis) -> str:
-    return f"{_count(len(analysis.plan.discretizations), 'discretization').capitalize()} on {analysis.plan.recipe}"
+    """The page's: how many rules, and on which data."""
+    return f"{_count(len(analysis.plan.discretizations), 'discretization').capitalize()} on {data_name(analysis.plan)}"
 
 
 def headline(analysis: Analysis) -> list[str]:
@@ -24,10 +26,10 @@ def headline(analysis: Analysis) -> list[str]:
     discretizations, seeds = len(plan.discretizations), len(plan.seeds)
     with_seeds = f"with {_count(seeds, 'seed')}" + (" each" if discretizations > 1 and seeds > 1 else "")
     if discretizations == 1:
-        first = f"One discretization, {plan.discretizations[0]}, was trained on {plan.recipe} {with_seeds}."
+        first = f"One discretization, {plan.discretizations[0]}, was trained on {data_name(plan)} {with_seeds}."
         return [first, "There is nothing to compare it with."]
     first = (
-        f"{_count(discretizations, 'discretization').capitalize()} were compared on {plan.recipe} by {title}, "
+        f"{_count(discretizations, 'discretization').capitalize()} were compared on {data_name(plan)} by {title}, "
         f"{with_seeds} and {plan.baseline} as the baseline."
     )
     return [first, *_conclusions(analysis)]
