@@ -17,6 +17,7 @@ LAYERS = (
     {"report"},
     {"doctor"},
     {"models", "adapters"},
+    {"compat"},
     {"data"},
     {"train"},
     {"predict"},
