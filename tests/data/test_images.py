@@ -12,7 +12,7 @@ from torchvision import datasets
 
 import tustin
 from tustin.data import Images, cifar, folder, transforms
-from tustin.data.pictures import UnreadableError, read_image
+from tustin.support.pictures import UnreadableError, read_image
 
 FACTS = {
     "input_size": (3, 16, 16),

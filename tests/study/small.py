@@ -53,7 +53,12 @@ def study(
 ) -> Study:
     """Carry out a small study: two rules, two seeds, two epochs of digits."""
     config = load_recipe("digits", SETTINGS | (settings or {}))
-    plan = make_plan("digits", config, folder, Wishes(**{"discretizations": DISCRETIZATIONS, "seeds": SEEDS, **wishes}))
+    plan = make_plan(
+        "digits",
+        config,
+        folder,
+        Wishes(**{"discretizations": DISCRETIZATIONS, "seeds": SEEDS, "control": False, **wishes}),
+    )
     return run_study(plan, config, folder, engine or Here(), display, keep, retry_failed)
 
 

@@ -66,7 +66,7 @@ def test_csv_has_every_run_and_every_discretization(tmp_path: Path) -> None:
     assert (zoh["done"], bil["missing"], raw["failed"]) == ("10", "1", "2")
     assert (zoh["pairs"], bil["pairs"], raw["pairs"]) == ("", "9", "7")
     assert float(bil["p"]) == 1 / 512
-    assert bil["verdict"] == "significant and above threshold"
+    assert bil["verdict"] == "better, above threshold"
 
 
 @pytest.mark.parametrize("first", list("=+-@\t\r\n"))

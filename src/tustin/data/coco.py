@@ -20,10 +20,10 @@ from torchvision import tv_tensors
 from torchvision.ops import box_convert, masks_to_boxes
 from torchvision.transforms import v2
 
+from ..support.pictures import read_image
 from .batches import Batch, Key
 from .coco_file import read_annotations
 from .images import seed_augmentation
-from .pictures import read_image
 from .rle import check, decode, encode
 from .samples import read_samples
 

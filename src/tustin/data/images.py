@@ -14,8 +14,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from ..support.pictures import mode_for, read_image
 from .batches import Batch, Key
-from .pictures import mode_for, read_image
 from .samples import read_samples
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]

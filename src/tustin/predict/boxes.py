@@ -18,8 +18,8 @@ from torch import Tensor
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from ..data.coco import as_results
-from ..data.pictures import UnreadableError, mode_for, read_image
 from ..report import terminal
+from ..support.pictures import UnreadableError, mode_for, read_image
 from . import names_for
 from .drawing import colours, write_png
 

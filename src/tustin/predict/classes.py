@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.pictures import UnreadableError, mode_for, read_image
 from ..report import terminal
+from ..support.pictures import UnreadableError, mode_for, read_image
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -31,14 +31,12 @@ TO_REMOVE = ".remove"
 class Run:
     """What a process must know to carry out one run."""
 
+    discretization: str
+    """As the study names it: the rule, or the control."""
     config: Config
     result: Path
     """The file to write."""
     keep: Keep
-
-    @property
-    def discretization(self) -> str:
-        return self.config.model.discretization
 
     @property
     def seed(self) -> int:
@@ -174,7 +172,8 @@ def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result
         cpu_seconds=curve[-1].get("cpu_seconds") if curve else None,
         samples_per_second=_speed(run, curve),
         curve=curve,
-        environment=environment(device or torch.device("cpu"), run.discretization) | {"threads": settings.threads},
+        environment=environment(device or torch.device("cpu"), run.config.model.discretization)
+        | {"threads": settings.threads},
     )
 
 

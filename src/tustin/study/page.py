@@ -89,7 +89,18 @@ def render(analysis: Analysis, measured_speed: Speed | None = None) -> str:
 def _judged_by(analysis: Analysis) -> dict[str, object]:
     """The plan's own settings, which are not those of a run."""
     plan = analysis.plan
-    names = ("recipe", "discretizations", "seeds", "baseline", "metric", "level", "threshold", "threads", "settings")
+    names = (
+        "recipe",
+        "discretizations",
+        "seeds",
+        "control",
+        "baseline",
+        "metric",
+        "level",
+        "threshold",
+        "threads",
+        "settings",
+    )
     return {f"study.{name}": getattr(plan, name) for name in names}
 
 
@@ -101,7 +112,7 @@ def _plots(analysis: Analysis) -> Iterator[Plot]:
             "Pair by pair",
             _html(plots.gains_plot(analysis), "gains"),
             "A dot for each seed: the difference to the baseline with the same seed. Left of the dots are their mean "
-            "and its interval.",
+            "and its interval. The grey band is that of differences smaller than the threshold.",
         )
     if measured:
         yield Plot(

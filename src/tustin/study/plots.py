@@ -78,6 +78,7 @@ def gains_plot(analysis: Analysis) -> go.Figure:
     figure.update_xaxes(
         tickvals=list(range(len(names))), ticktext=names, range=[-0.6, len(names) - 0.4], showgrid=False
     )
+    figure.add_hrect(y0=-plan.threshold, y1=plan.threshold, fillcolor=BASELINE_COLOUR, opacity=0.14, line_width=0)
     figure.add_hline(y=0, line={"color": BASELINE_COLOUR, "width": 1.5})
     low, high = _reach(compared, plan.threshold)
     figure.update_yaxes(range=[low, high])
@@ -222,7 +223,7 @@ def _axis(metric: Metric) -> str:
 
 
 def _look(analysis: Analysis, discretization: str) -> tuple[str, str]:
-    return look(discretization, analysis.plan.discretizations, analysis.plan.baseline)
+    return look(discretization, analysis.plan.methods, analysis.plan.baseline)
 
 
 def look(discretization: str, discretizations: Sequence[str], baseline: str) -> tuple[str, str]:

@@ -88,6 +88,7 @@ def _json(analysis: Analysis) -> str:
         "metric": asdict(analysis.metric),
         "plan": asdict(analysis.plan),
         "discretizations": [asdict(summary) for summary in analysis.discretizations],
+        "control": asdict(analysis.control) | {"too_little": analysis.control.too_little} if analysis.control else None,
         "comparisons": [asdict(comparison) for comparison in analysis.comparisons],
         "times": [cost.facts() for cost in costs(analysis)],
         "runs": [_without_curve(result) for result in analysis.study.results],
@@ -137,7 +138,7 @@ def _discretizations_csv(analysis: Analysis) -> str:
     return as_csv(table_of("discretizations", rows, ["discretization"]))
 
 
-_TESTED = ("p", "p_holm", "p_loss", "p_loss_holm", "cohens_d", "detectable", "verdict")
+_TESTED = ("p", "p_holm", "p_loss", "p_loss_holm", "p_equal", "p_equal_holm", "cohens_d", "detectable", "verdict")
 
 
 _FILES: dict[str, Callable[[Analysis], str]] = {

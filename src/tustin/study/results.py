@@ -17,9 +17,11 @@ from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_
 
 from ..support.files import read_json, shortened, write_text
 
-__all__ = ["PLAN", "Plan", "Result", "Study", "read_study", "result_path", "run_folder"]
+__all__ = ["NO_STATE", "PLAN", "Plan", "Result", "Study", "read_study", "result_path", "run_folder"]
 
 PLAN = "study.json"
+NO_STATE = "no_state"
+"""The control: the baseline's model with the state of its scans removed."""
 TIMES = ("train_seconds", "samples_per_second")
 """Metrics that are fields of a result, because they are of the whole run and not of its best epoch."""
 
@@ -76,6 +78,8 @@ def _is(value: object, kind: Any) -> bool:
 class Plan(_Record):
     """What a study compares, and how its result is judged."""
 
+    _younger = frozenset({"control"})
+
     recipe: str
     """Name of a shipped recipe, or the path of a file."""
     discretizations: list[str]
@@ -96,12 +100,16 @@ class Plan(_Record):
     """Every setting that the runs share, by its dotted name."""
     environment: dict[str, Any]
     """Where the study was planned."""
+    control: str | None = None
+    """Name of the runs without a state, `NO_STATE`, if the study has them."""
 
     def flaw(self) -> str | None:
         from ..train.metrics import METRICS  # not above, because timm comes with it and takes long
 
         if not self.discretizations or not self.seeds:
             return "it plans no run"
+        if self.control not in (None, NO_STATE):
+            return f"the control is {shortened(self.control)}"
         if self.metric not in METRICS:
             return f"the metric is {shortened(self.metric)}"
         return None
@@ -119,8 +127,13 @@ class Plan(_Record):
         return "epoch", 0
 
     def runs(self) -> list[tuple[str, int]]:
-        """Discretization and seed of every run; one seed after the other, so that an unfinished study is balanced."""
-        return [(discretization, seed) for seed in self.seeds for discretization in self.discretizations]
+        """Method and seed of every run; one seed after the other, so that an unfinished study is balanced."""
+        return [(method, seed) for seed in self.seeds for method in self.methods]
+
+    @property
+    def methods(self) -> list[str]:
+        """The rules, and the control behind them."""
+        return [*self.discretizations, *([self.control] if self.control else [])]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from ..report.paper_figures import PAPER, SOURCE, PaperResults
 from ..report.table import NOTHING, Table, flat, signed
 from ..train.metrics import METRICS, Metric
 from ..train.run import FREE
-from .stats import CONFIDENCE, POWER, Analysis, Comparison, Spread, numbers_of
+from .signflips import POWER
+from .stats import CONFIDENCE, Analysis, Comparison, Spread, numbers_of
 from .wording import difference_unit, digits
 
 __all__ = [
@@ -61,14 +62,30 @@ def significance_table(analysis: Analysis) -> Table:
     return Table(
         "significance",
         f"Is it better than {plan.baseline}?",
-        ("discretization", "verdict", gain, f"{CONFIDENCE:.0%} interval", "n", "d", "p", "p, Holm", "detects"),
+        ("discretization", "verdict", gain, f"{CONFIDENCE:.0%} interval", "n", "d", "p", "p equal", "detects"),
         [_comparison_row(comparison, digits(metric)) for comparison in analysis.comparisons],
         f"Gain in {metric.title} over {plan.baseline} with the same seed, and its bootstrap interval, too narrow with "
-        "few pairs; n: pairs of runs; d: Cohen's, of the paired differences; p: one-sided sign-flip test, then with "
-        "Holm's correction over the discretizations; detects: the gain that would be shown with a probability of "
+        "few pairs; n: pairs of runs; d: Cohen's, of the paired differences; p: one-sided sign-flip test; p equal: of "
+        "two such tests, that the difference is smaller than the threshold either way; both with Holm's correction "
+        "over the discretizations; detects: the gain that would be shown with a probability of "
         f"{POWER:.0%}. Level {plan.level:g}, threshold {plan.threshold:g}{f' {unit}' if unit else ''}. "
-        f"“Not shown” does not mean equal.{direction}",
+        f"“Not shown” does not mean equal.{_state(analysis)}{direction}",
         frozenset({"verdict"}),
+    )
+
+
+def _state(analysis: Analysis) -> str:
+    """What the state is worth, for the note below the gains."""
+    control = analysis.control
+    if control is None or control.worth is None:
+        return ""
+    decimals, unit = digits(analysis.metric), difference_unit(analysis.metric)
+    worth = f"{signed(control.worth.mean, decimals)} {unit}".rstrip()
+    interval = _interval(control.worth, decimals)
+    shown = "" if interval == NOTHING else f", {interval}"
+    return (
+        f" The state is worth {worth}{shown} ({control.name}, {len(control.seeds)} pairs); where that is less than "
+        f"{control.smallest:g}, equality is empty."
     )
 
 
@@ -81,8 +98,8 @@ def _comparison_row(comparison: Comparison, decimals: int) -> tuple[str, ...]:
         _interval(gain, decimals),
         str(comparison.pairs),
         NOTHING if comparison.cohens_d is None else f"{comparison.cohens_d:.2f}".replace("-", "−"),
-        _p(comparison.p),
         _p(comparison.p_holm),
+        _p(comparison.p_equal_holm),
         NOTHING if comparison.detectable is None else f"{comparison.detectable:.{decimals}f}",
     )
 

@@ -62,7 +62,7 @@ class Costs:
 
 
 def costs(analysis: Analysis) -> list[Costs]:
-    """Of every rule, in the order of the plan."""
+    """Of every rule, in the order of the plan, and of the control."""
     plan = analysis.plan
     done = [result for result in analysis.study.results if result.status == "done"]
     cpu, wall = _by_rule(done, "cpu_seconds"), _by_rule(done, "train_seconds")
@@ -77,7 +77,7 @@ def costs(analysis: Analysis) -> list[Costs]:
         by_cpu, by_wall = (_cost(clock, discretization, plan.baseline) for clock in (cpu, wall))
         return Costs(discretization, by_cpu, by_wall, verdict)
 
-    return [told(discretization) for discretization in plan.discretizations]
+    return [told(method) for method in plan.methods]
 
 
 def decided_by_cpu(analysis: Analysis) -> bool:

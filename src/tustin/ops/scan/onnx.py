@@ -62,8 +62,8 @@ class Step(nn.Module):
         h, *back = more[len(mix) :]
         past, earlier = back[: rule.taps - 1], back[rule.taps - 1 :]
         B = _spread(B, form.D, form.groups[0])
-        options: dict[str, Any] = {"earlier": tuple(earlier)} if _steps(rule) > 1 else {}
-        if _mixes(rule):
+        options: dict[str, Any] = {"earlier": tuple(earlier)} if rule.steps > 1 else {}
+        if rule.mixes:
             options["mix"] = mix[0] if mix else torch.tensor(0.5, dtype=delta.dtype)
         with recording():
             alpha, betas = rule.coefficients(delta, delta * A, **options)
@@ -76,19 +76,7 @@ class Step(nn.Module):
             y = C.transpose(1, 2) @ h
         else:
             y = (_spread(C, form.D, form.groups[1]) * h).sum(1, keepdim=True)
-        return h, *past[: rule.taps - 1], *[delta, *earlier][: _steps(rule) - 1], y
-
-
-def _steps(rule: Discretization) -> int:
-    """How many steps the weights of a rule depend on."""
-    steps: int = getattr(rule, "steps", 1)
-    return steps
-
-
-def _mixes(rule: Discretization) -> bool:
-    """Whether the weights of a rule depend on λ."""
-    mixes: bool = getattr(rule, "mixes", False)
-    return mixes
+        return h, *past[: rule.taps - 1], *[delta, *earlier][: rule.steps - 1], y
 
 
 def _spread(matrix: Tensor, D: int, groups: int) -> Tensor:
@@ -105,7 +93,7 @@ def _body(form: Form) -> Any:
         (form.N, form.D) if dimensions == 2 else (2, form.N, groups)
         for dimensions, groups in zip(form.dimensions, form.groups, strict=True)
     ]
-    states = [tall] * form.rule.taps + [flat] * (_steps(form.rule) - 1)
+    states = [tall] * form.rule.taps + [flat] * (form.rule.steps - 1)
     shapes: list[tuple[int, ...]] = [(form.N, form.D), *matrices, *[flat] * (2 + form.mixed), *states]
     dynamic: list[Any] = [{0: torch.export.Dim.DYNAMIC} if len(shape) == 3 else {} for shape in shapes]
     with warnings.catch_warnings(action="ignore"):  # of the exporter about itself
@@ -184,10 +172,10 @@ def _initial_state(form: Form, given: dict[str, Any], kind: Any) -> list[Any]:
     """The parts of the state before the first token, as `Step` has them."""
     op, ir = _libraries()
     rule = form.rule
-    parts = rule.taps + _steps(rule) - 1
+    parts = rule.state_parts
     if "initial_state" not in given:
         zero, batch = op.Constant(value=ir.tensor([0.0], dtype=kind)), op.Shape(given["u"], start=0, end=1)
-        heights = [form.N] * rule.taps + [1] * (_steps(rule) - 1)
+        heights = [form.N] * rule.taps + [1] * (rule.steps - 1)
         return [op.Expand(zero, op.Concat(batch, _integers(N, form.D), axis=0)) for N in heights]
     state = given["initial_state"]  # (batch, D, N), or (batch, D, N, parts)
     if parts == 1:
