@@ -14,6 +14,7 @@ from tustin.export.program import FACTS
 from tustin.models.segmenter import Segmenter
 
 onnx = pytest.importorskip("onnx")
+onnx_inliner = pytest.importorskip("onnx.inliner")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 
@@ -79,7 +80,7 @@ def test_pytorch_exports_the_same_graph_by_itself(tmp_path: Path) -> None:
             verbose=False,
         )
     assert program is not None
-    inlined = onnx.inliner.inline_local_functions(onnx.load(path))
+    inlined = onnx_inliner.inline_local_functions(onnx.load(path))
     assert _kinds(inlined) == _kinds(program.model_proto)
 
 
@@ -91,8 +92,7 @@ def test_a_segmenter(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     vim = model("vim_tiny_patch16_224", depth=4, embed_dim=16, img_size=64)
     made, path = Segmenter(vim, 5), tmp_path / "model.onnx"
-    facts = export(made, path)
-    assert facts["blocks"] == 4
+    assert export(made, path)["largest_error"] < 1e-4
     images = torch.randn(2, 3, 64, 64)
     assert_same(answers(path, images), made, images)
 

@@ -8,6 +8,7 @@ in a cache; weights for all tokens at once, or chunks of them, were slower in on
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
@@ -24,6 +25,9 @@ __all__ = ["translate"]
 
 OPSET = 18
 """What PyTorch's exporter translates into; it converts the whole graph to a newer one where that is asked for."""
+
+
+_numbers = itertools.count(1)
 
 
 class Form(NamedTuple):
@@ -198,8 +202,10 @@ def _scan(form: Form, arguments: Sequence[Any], state: Sequence[Any], reverse: b
     """The node itself, given what `Step.forward` is given: the last state's parts, then y."""
     _, ir = _libraries()
     body = _body(form).clone()
-    for value in (*body.inputs, *(output for node in body for output in node.outputs)):
-        value.name = f"step.{value.name}"  # a name of the graph around it may not be used again
+    prefix = f"scan{next(_numbers)}"  # no name may be used again, neither around it nor in another body
+    produced = [output for node in body for output in node.outputs]
+    for value in (*body.inputs, *list(body.initializers.values()), *produced):
+        value.name = f"{prefix}.{value.name}"
     inputs, states = list(body.inputs)[: len(arguments)], list(body.inputs)[len(arguments) :]
     constant = [True, *(n == 2 for n in form.dimensions), *[False] * (len(arguments) - 3)]
     scanned = []
