@@ -25,6 +25,7 @@ COMMANDS: list[list[str]] = [
     ["study", "digits", "--discretizations", "zoh,bil", "--seeds", "2", "--epochs", "1", "--threads-per-run", "1"],
     ["study", "digits", "--no-control", "--discretizations", "zoh", "--seeds", "1", "--epochs", "1"],
     ["study", "status", "nowhere", "--json"],
+    ["study", "plan", "digits", "--std", "0.5", "--seeds", "2", "--discretizations", "zoh,bil", "--json"],
     ["study", "report", "nowhere"],
     ["eval", "nowhere.safetensors", "--data.name", "folder", "--batch-size", "4", "--workers", "0"],
     ["eval", "nowhere.safetensors", "--stride", "2", "--delta-scale", "0.25", "--conv-dilation", "2"],

@@ -37,7 +37,9 @@ same seed start from the same weights and see the same images in the same order;
 again continues, however the last one ended, and does nothing twice; more discretizations or seeds may be added.
 
 'tustin study status DIR' tells how far a study is, 'tustin study report DIR' writes the report of what is there; both
-take --json. docs/study.md says more.
+take --json. 'tustin study plan RECIPE' tells before any run which gain so many seeds would show, within which band they
+could call rules equal, and how long the study would take here; --std is the spread of the paired differences, from a
+pilot. docs/study.md says more.
 
 exit codes: 0 every run is done, 3 the report is written but some runs failed, 1 every run failed or nothing could run,
 2 wrong usage, 130 or 143 stopped by Ctrl-C or SIGTERM after saving.
@@ -47,12 +49,17 @@ examples:
   tustin study digits --discretizations zoh,bil --seeds 5 --epochs 5 --out runs/short
   tustin study cifar100-nano --data.path data --jobs 2 --threads-per-run 4 --out runs/cifar
   tustin study imagenet-vim-tiny --data.path /imagenet --engine ray --ray-address auto --out /shared/study
+  tustin study plan digits --seeds 7 --std 0.5
   tustin study status runs/study
   tustin study report runs/study"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "%(prog)s RECIPE [options] [--SETTING VALUE ...]\n       %(prog)s {status,report} DIR [--json]"
+    parser.usage = (
+        "%(prog)s RECIPE [options] [--SETTING VALUE ...]\n"
+        "       %(prog)s plan RECIPE [--std S] [options] [--SETTING VALUE ...]\n"
+        "       %(prog)s {status,report} DIR [--json]"
+    )
     parser.add_argument("recipe", metavar="RECIPE", help=RECIPE_HELP)
     _add_options(parser)
     parser.add_argument(
@@ -127,8 +134,12 @@ def _seeds(text: str) -> list[int]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """One of the three forms of the command."""
-    forms: dict[str, Callable[[argparse.Namespace], None]] = {"status": _run_status, "report": _run_report}
+    """One of the four forms of the command."""
+    forms: dict[str, Callable[[argparse.Namespace], None]] = {
+        "plan": _run_plan,
+        "status": _run_status,
+        "report": _run_report,
+    }
     forms.get(args.recipe, _run_recipe)(args)
 
 
@@ -187,7 +198,9 @@ def _config(recipe: str, settings: list[str]) -> Config | None:
     from ..train import recipes
 
     if not Path(recipe).suffix and recipe not in recipes():
-        raise UsageError(unknown("recipe", recipe, [*recipes(), "status", "report"]) + ", or the path of a YAML file")
+        raise UsageError(
+            unknown("recipe", recipe, [*recipes(), "plan", "status", "report"]) + ", or the path of a YAML file"
+        )
     for word in settings:
         name = word.removeprefix("--").partition("=")[0]
         if word.startswith("--") and name in BY_THE_STUDY:
@@ -212,6 +225,52 @@ def _engine(args: argparse.Namespace, plan: Plan) -> tuple[Engine, str]:
 
     jobs = args.jobs or default_jobs(plan.config["run.device"], plan.threads)
     return LocalEngine(jobs), f"{jobs} at a time"
+
+
+# --- tustin study plan ------------------------------------------------------------------------------------------------
+
+
+def _run_plan(args: argparse.Namespace) -> None:
+    if not args.words or "--help" in args.words or "-h" in args.words:
+        if not args.words:
+            raise UsageError("'tustin study plan' needs the name or the path of a recipe")
+        args.parser.print_help()
+        return
+    args.recipe, *args.words = args.words
+    parser = _parser_like(args.parser)
+    _add_options(parser)
+    parser.add_argument("--std", metavar="S", type=_spread)
+    parser.add_argument("--debug", action="store_true")
+    _, settings = parser.parse_known_args(args.words, args)
+    config = _config(args.recipe, settings)
+    if config is None:
+        return
+    from ..study import display, forecast
+    from ..study.local_engine import default_jobs
+
+    folder: Path = args.out or Path("runs") / f"study-{Path(args.recipe).stem}"
+    plan = _plan(args, config, folder)
+    shown = display.for_this_output()
+    times = {}
+    for method in [plan.baseline, *([plan.control] if plan.control else [])]:
+        shown.line(f"timing a few updates of {method}")
+        times[method] = forecast.time_run(plan, config, folder.absolute(), method)
+    jobs = args.jobs or default_jobs(plan.config["run.device"], plan.threads)
+    found = forecast.forecast(plan, args.std, times, jobs)
+    if args.json:
+        print_json(forecast.facts(found, times))
+    else:
+        print("\n".join(forecast.lines(plan, found, args.std is not None, times)))
+
+
+def _spread(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {shortened(text)}")
+    return value
 
 
 # --- tustin study status, tustin study report -------------------------------------------------------------------------

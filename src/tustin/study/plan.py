@@ -18,7 +18,8 @@ from ..train import METRICS, TASKS, Config, load_recipe
 from ..train.folder import TRAINING
 from ..train.record import environment
 from ..train.run import FREE
-from .results import NO_STATE, PLAN, TIMES, Plan, run_folder
+from ..train.tasks import DATA_SETS
+from .results import CACHE, NO_STATE, PLAN, TIMES, Plan, run_folder
 
 __all__ = ["BY_THE_STUDY", "PAPER_DISCRETIZATIONS", "Wishes", "config_of", "make_plan"]
 
@@ -67,6 +68,8 @@ def config_of(plan: Plan, config: Config, folder: Path, discretization: str, see
         config.model.args |= {"state": False}
     config.out = str(run_folder(folder, discretization, seed))
     config.run.threads, config.run.resume = plan.threads, None
+    if config.data.cache is None and "cache" in DATA_SETS[config.data.name].settings:
+        config.data.cache = str(folder / CACHE)
     return config
 
 
