@@ -21,7 +21,7 @@ from ..train.run import FREE
 from ..train.tasks import DATA_SETS
 from .results import CACHE, NO_STATE, PLAN, TIMES, Plan, run_folder
 
-__all__ = ["BY_THE_STUDY", "PAPER_DISCRETIZATIONS", "Wishes", "config_of", "make_plan"]
+__all__ = ["BY_THE_STUDY", "PAPER_DISCRETIZATIONS", "Wishes", "config_in", "config_of", "make_plan"]
 
 PAPER_DISCRETIZATIONS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
 
@@ -71,6 +71,13 @@ def config_of(plan: Plan, config: Config, folder: Path, discretization: str, see
     if config.data.cache is None and "cache" in DATA_SETS[config.data.name].settings:
         config.data.cache = str(folder / CACHE)
     return config
+
+
+def config_in(plan: Plan, folder: Path) -> Config:
+    """The settings that the runs of a study share, as its plan has them."""
+    settings = {name: value for name, value in plan.config.items() if name not in ("description", "task")}
+    config = load_recipe(plan.recipe, settings)
+    return config_of(plan, config, folder.absolute(), plan.baseline, plan.seeds[0])
 
 
 def _has_begun(folder: Path) -> bool:
