@@ -68,11 +68,7 @@ def outcome(result: Result) -> Outcome:
     return Outcome(
         result=result,
         summary=f"{result.where} float32; {result.rounds} round{'s'[: result.rounds > 1]} in turns{result.busy}.",
-        tables=[
-            _times(result),
-            shares_table(result, f"Where the time goes, {MODEL} with bil at 224, batch 8"),
-            checks_table(verdicts),
-        ],
+        tables=[_times(result), shares, checks_table(verdicts)],
         left_out=left_out(result),
         findings={"checks": [check.facts() for check in verdicts]},
     )
