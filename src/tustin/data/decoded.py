@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..support.files import digest, read_json, remove_unfinished, replacing, write_text
-from .pictures import UnreadableError, read_image
+from ..support.pictures import UnreadableError, read_image
 
 __all__ = ["Pixels", "decode", "mapped"]
 

@@ -16,12 +16,8 @@ from torch import Tensor
 
 from ..support.pictures import mode_for, read_image
 from .batches import Batch, Key
-<<<<<<< HEAD
-=======
 from .decoded import Pixels, decode, mapped
-from .pictures import mode_for, read_image
 from .plain import Plain
->>>>>>> main
 from .samples import read_samples
 
 Transform: TypeAlias = Callable[[Image.Image], Tensor]
