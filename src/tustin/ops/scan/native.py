@@ -42,13 +42,24 @@ def chunk_length() -> int:
     return length
 
 
-def forward(tensors: Tensors, options: Options, chunk_states: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
+def forward(
+    tensors: Tensors, options: Options, chunk_states: Tensor | None, in_place: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given.
+
+    With `in_place` the last state takes the place of the initial one, which is contiguous.
+    """
     u = tensors.u
     rule = get_discretization(options.discretization)
     A, D, delta_bias, initial_state = _dense(tensors.A, tensors.D, tensors.delta_bias, _in_parts(tensors.initial_state))
     out = in_huge_pages(torch.empty_like(u))
-    last_state = empty_state(u, A, rule)
+    rule = get_discretization(options.discretization)
+    A, D, delta_bias, initial_state = _dense(tensors.A, tensors.D, tensors.delta_bias, _in_parts(tensors.initial_state))
+    out = in_huge_pages(torch.empty_like(u))
+    if in_place:
+        last_state = initial_state if rule.taps == 1 else initial_state.movedim(0, -1)
+    else:
+        last_state = empty_state(u, A, rule)
     pointers = addresses(A, D, delta_bias, initial_state, last_state, chunk_states)
     _run("tustin_scan_forward", *_head(tensors, options), *fields(out), *pointers, *_NO_GRADIENTS)
     return out, last_state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +67,10 @@ class Classification:
                 augment.mixup, augment.cutmix, label_smoothing=self.smoothing, num_classes=len(self.class_names)
             )
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+    def notes(self) -> Iterable[str]:
+        return ()
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         images, targets = batch["images"], batch["labels"]
         if self.mixup:  # its targets are smooth already
             if len(images) % 2:
@@ -76,8 +79,8 @@ class Classification:
                     f"{len(images)}: change optim.batch_size or optim.accumulate"
                 )
             images, targets = self.mixup(images, targets)
-            return nn.functional.cross_entropy(model(images), targets)
-        return nn.functional.cross_entropy(model(images), targets, label_smoothing=self.smoothing)
+        smoothing = 0.0 if self.mixup else self.smoothing
+        return {"classes": nn.functional.cross_entropy(model(images), targets, label_smoothing=smoothing)}
 
     def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
         return diagnose(model, batch["images"])
