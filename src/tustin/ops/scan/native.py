@@ -53,9 +53,6 @@ def forward(
     rule = get_discretization(options.discretization)
     A, D, delta_bias, initial_state = _dense(tensors.A, tensors.D, tensors.delta_bias, _in_parts(tensors.initial_state))
     out = in_huge_pages(torch.empty_like(u))
-    rule = get_discretization(options.discretization)
-    A, D, delta_bias, initial_state = _dense(tensors.A, tensors.D, tensors.delta_bias, _in_parts(tensors.initial_state))
-    out = in_huge_pages(torch.empty_like(u))
     if in_place:
         last_state = initial_state if rule.taps == 1 else initial_state.movedim(0, -1)
     else:
