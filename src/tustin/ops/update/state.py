@@ -45,7 +45,8 @@ def selective_state_update(
         out = (C·state + D u) · silu(z)
 
     It is `selective_scan` of one token with its state written back, so a scan of some tokens followed by updates is the
-    scan of all of them. On the CPU the two give the same bits where the state is kept in float32.
+    scan of all of them. On the CPU the two give the same bits where the state is kept in float32
+    and the rule reads one sample; a rule of two finds B u of the token before rounded in its state.
 
     Args:
         state: The state, (batch, D, N); for a rule of p > 1 input samples (batch, D, N, p), as `selective_scan` returns
