@@ -21,7 +21,7 @@ import torch
 
 from ..report.measurement import Case
 from ..report.speed import ModelCase
-from . import machine, memory, models, workloads
+from . import language, machine, memory, models, stand_in, workloads
 
 _WARM_UP_BELOW = 0.2
 """Calls of fewer seconds than this are made once untimed where they would not find caches and threads as in a loop."""
@@ -36,7 +36,9 @@ _QUEUED = 10
 _MAKERS: dict[str, Callable[[Any], Callable[[], object]]] = {
     "scan": workloads.make_call,
     "model": models.make_call,
+    "language": language.make_call,
     "limit": machine.make_call,
+    "mambavision": stand_in.make_call,
 }
 """What makes a call, ready to be timed, of each kind of case."""
 
@@ -67,7 +69,7 @@ class Worker:
         peak: int | None = self._ask("peak", case)
         return peak
 
-    def shares(self, case: ModelCase) -> dict[str, float]:
+    def shares(self, case: Case) -> dict[str, float]:
         """The groups of operations that a call of a model consists of, each with its share of the time."""
         shares: dict[str, float] = self._ask("shares", case)
         return shares
@@ -205,7 +207,7 @@ def _peak(case: ModelCase) -> int | None:
     return memory.growth(case)
 
 
-def _shares(case: ModelCase) -> dict[str, float]:
+def _shares(case: Case) -> dict[str, float]:
     torch.set_num_threads(case.threads)
     return models.shares(_call(case))
 
