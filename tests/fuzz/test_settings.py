@@ -26,6 +26,7 @@ COMMANDS: list[list[str]] = [
     ["study", "status", "nowhere", "--json"],
     ["study", "report", "nowhere"],
     ["eval", "nowhere.safetensors", "--data.name", "folder", "--batch-size", "4", "--workers", "0"],
+    ["info", "nowhere.safetensors", "--import", "nowhere.py"],
     ["predict", "nowhere.png", "--checkpoint", "nowhere.safetensors", "--top", "3", "--score", "0.5"],
 ]
 

@@ -53,4 +53,4 @@ def run(args: argparse.Namespace) -> None:
             print_rich(lambda width: [average_precision.table(result["metrics"])])
 
 
-COMMAND = Command("eval", "measure a checkpoint on held-out images", DETAILS, configure, run)
+COMMAND = Command("eval", "measure a checkpoint on held-out images", DETAILS, configure, run, takes_rule=True)

@@ -78,4 +78,4 @@ def run(args: argparse.Namespace) -> None:
         raise RuntimeError(f"{len(failed)} of {len(paths)} images could not be read")
 
 
-COMMAND = Command("predict", "tell what images show", DETAILS, configure, run)
+COMMAND = Command("predict", "tell what images show", DETAILS, configure, run, takes_rule=True)

@@ -6,6 +6,7 @@ from .bil import BIL
 from .foh import FOH
 from .hoh import HOH, HOH3, higher_order_hold
 from .mamba import MAMBA
+from .own import Origin, RuleFile, import_rules, imported_files, origin_of, recorded_origin, register_installed
 from .phi import phi
 from .pol import POL
 from .rk4 import RK4, RK4_RAW
@@ -16,10 +17,16 @@ __all__ = [
     "DISCRETIZATIONS",
     "Coefficients",
     "Discretization",
+    "Origin",
+    "RuleFile",
     "discretize",
     "get_discretization",
     "higher_order_hold",
+    "import_rules",
+    "imported_files",
+    "origin_of",
     "phi",
+    "recorded_origin",
     "register",
 ]
 
@@ -28,3 +35,4 @@ BUILT_IN = (MAMBA, ZOH, FOH, BIL, POL, HOH, HOH3, RK4, RK4_RAW)
 
 for _discretization in BUILT_IN:
     register(_discretization)
+register_installed()

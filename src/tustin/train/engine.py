@@ -22,7 +22,7 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
 from ..data.batches import Batch, Order, training_batches
-from ..discretize import get_discretization
+from ..discretize import get_discretization, recorded_origin
 from ..models import Diagnosis
 from ..support.files import digest
 from ..support.signals import Interrupted, StopRequest, stop_requests
@@ -229,6 +229,7 @@ class Trainer:
 
     def _write(self, loss_sum: float) -> None:
         state = {
+            **recorded_origin(self.config.model.discretization),
             "step": self.step,
             "records": self.records,
             "best": self.best,

@@ -16,9 +16,10 @@ import timm
 import torch
 from torch import nn
 
+from ...discretize import recorded_origin
 from ...support.files import replacing
 from ..vision_mamba import VisionMamba, plain_model, unwrapped
-from .fitting import LoadReport, check_discretization, fit
+from .fitting import LoadReport, check_discretization, fit, insist_on_rule
 from .header import DATA, FORMAT, MODELS, own_arguments
 from .hub import download, is_repository
 from .matching import CheckpointError, check_dtypes, insist_on_names_and_shapes
@@ -62,6 +63,7 @@ def save(
         "data": {name: pretrained_cfg[name] for name in DATA if pretrained_cfg.get(name) is not None},
         "class_names": None if class_names is None else list(class_names),
         "metadata": dict(metadata or {}),
+        **recorded_origin(plain.config["discretization"]),
         "sha256": digest(tensors),
     }
     try:
@@ -87,7 +89,9 @@ def load(path: str | Path, *, allow_other_discretization: bool = False, **overri
     weights = read(path)
     told = _description_of(weights)
     config = told["config"]
-    check_discretization(overrides.get("discretization", config["discretization"]), weights, allow_other_discretization)
+    wanted = overrides.get("discretization", config["discretization"])
+    check_discretization(wanted, weights, allow_other_discretization)
+    insist_on_rule(wanted, weights)
     kind = MODELS[told["task"]]
     if kind is VisionMamba:
         vim = _build(told, config | overrides)

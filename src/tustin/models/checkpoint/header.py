@@ -44,7 +44,16 @@ class Header:
     class_names: Sequence[str] | None
     metadata: dict[str, Any]
     sha256: str
+    rule: dict[str, Any] | None = None
     task: str = "classification"
+
+
+@dataclass
+class Rule:
+    """Where a rule that is not built in came from. It is shown and compared, and never leads to anything."""
+
+    file: str
+    sha256: str
 
 
 @dataclass
@@ -68,9 +77,12 @@ def check_header(told: Any, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
         raise ValueError("it must be a mapping")
     if isinstance(told.get("format"), int) and told["format"] > FORMAT:
         raise ValueError(f"it was written by a newer version, tustin {told.get('tustin')}")
-    header: dict[str, Any] = {"task": "classification", **told}  # the only one of files that do not say
+    header: dict[str, Any] = {"task": "classification", "rule": None, **told}  # what files mean that do not say
     check(Header, header)
     _insist_on([field.name for field in dataclasses.fields(Header)], header, "")
+    if header["rule"] is not None:
+        check(Rule, header["rule"], "rule.")
+        _insist_on(["file", "sha256"], header["rule"], "rule.")
     if header["task"] not in MODELS:
         raise ValueError(unknown("task", header["task"], list(MODELS)))
     if header["architecture"] not in (None, *model_names()):
