@@ -27,6 +27,7 @@ COMMANDS: list[list[str]] = [
     ["study", "report", "nowhere"],
     ["eval", "nowhere.safetensors", "--data.name", "folder", "--batch-size", "4", "--workers", "0"],
     ["info", "nowhere.safetensors", "--import", "nowhere.py"],
+    ["eval", "nowhere.safetensors", "--stride", "2", "--delta-scale", "0.25", "--conv-dilation", "2"],
     ["predict", "nowhere.png", "--checkpoint", "nowhere.safetensors", "--top", "3", "--score", "0.5"],
 ]
 
@@ -103,6 +104,11 @@ VALUES: dict[str, list[Any]] = {
     "model.args.in_chans": [1, 3, 2],
     "model.args.global_pool": ["avg", "token", "max", ""],
     "model.args.dt_init_backward": ["mamba", "vim", "x"],
+    "model.args.dt_init_forward": ["long", "vim", "x"],
+    "model.args.d_conv": [1, 3, 0, 64],
+    "model.args.conv_dilation": [1, 3, 0, 64],
+    "model.args.delta_scale": [0.25, 0, 1000.0],
+    "model.args.state": [True, False, 1],
     "model.args.dynamic_img_size": [True, False],
     "model.args.drop_rate": [0.5, 0.999],
     "model.args.backend": ["reference", "native", "x"],

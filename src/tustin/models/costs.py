@@ -26,7 +26,6 @@ COEFFICIENT_OPERATIONS = {
 _SILU = 4  # exp, +, division, ·
 _SOFTPLUS = 3  # exp, +, log
 _RMS_NORM = 4  # square, sum, · 1/rms, · weight; what is once per token is left out
-_KERNEL = 4  # tokens under the convolution
 _CHUNK = 32  # tokens per state that the native scan keeps for its backward pass
 _BYTES = 4
 
@@ -95,6 +94,8 @@ def scan_operations(model: VisionMamba, tokens: int, discretization: str) -> int
     count nothing.
     """
     _, D, N, _ = _sizes(model)
+    if not model.config["state"]:
+        return tokens * D
     state = 7 + COEFFICIENT_OPERATIONS.get(discretization, 0)
     channel = 1 + _SOFTPLUS + 2 + _SILU + 1
     return tokens * D * (N * state + channel)
@@ -137,13 +138,14 @@ def _flops(model: VisionMamba, patches: int) -> dict[str, int]:
     d, D, N, rank = _sizes(model)
     L, blocks = patches + 1, len(model.layers)
     pixels = model.config["in_chans"] * model.config["patch_size"] ** 2
+    projections = blocks * 2 * 2 * L * D if model.config["state"] else 0
     return {
         "patch embedding": 2 * patches * pixels * d,
         "positions, class token": L * d,
         "in_proj": blocks * 2 * L * d * 2 * D,
-        "conv": blocks * 2 * L * D * (2 * _KERNEL + _SILU),
-        "x_proj": blocks * 2 * 2 * L * D * (rank + 2 * N),
-        "dt_proj": blocks * 2 * 2 * L * rank * D,
+        "conv": blocks * 2 * L * D * (2 * model.config["d_conv"] + _SILU),
+        "x_proj": projections * (rank + 2 * N),
+        "dt_proj": projections * rank,
         "scan": blocks * 2 * scan_operations(model, L, model.config["discretization"]),
         "out_proj": blocks * (L * D + 2 * L * D * d + L * d),  # the two directions added, the product, halved
         "norms": (blocks + 1) * _RMS_NORM * L * d + blocks * L * d,  # and the residual sums
