@@ -17,8 +17,10 @@ __all__ = [
     "diagnose",
     "load",
     "load_checkpoint",
+    "push_to_hub",
     "register",
     "save",
+    "save_for_hub",
     "selective_scan",
 ]
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from .models import create_model, load, load_checkpoint, save
     from .models.diagnose import diagnose
     from .ops.scan import check_values, selective_scan
+    from .share import push_to_hub, save_for_hub
 else:  # torch takes seconds and timm as long again: a command that needs neither starts at once
     __getattr__ = lazy_names(
         __name__,
@@ -38,6 +41,7 @@ else:  # torch takes seconds and timm as long again: a command that needs neithe
             ".models": ("create_model", "load", "load_checkpoint", "save"),
             ".models.diagnose": ("diagnose",),
             ".ops.scan": ("check_values", "selective_scan"),
+            ".share": ("push_to_hub", "save_for_hub"),
         },
     )
 

@@ -22,7 +22,7 @@ from ..variants import model_names
 from ..vision_mamba import VisionMamba
 from .matching import check_dtypes, insist_on_names_and_shapes
 
-__all__ = ["DATA", "FORMAT", "MODELS", "check_header", "own_arguments"]
+__all__ = ["DATA", "FORMAT", "MODELS", "check_header", "from_timm", "own_arguments"]
 
 FORMAT = 1
 MODELS: dict[str, Any] = {model.task: model for model in (VisionMamba, Segmenter, Detector)}
@@ -91,6 +91,27 @@ def check_header(told: Any, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     _check_data(header["data"], backbone)
     _check_sizes(backbone, tensors)
     return header
+
+
+def from_timm(told: Any) -> dict[str, Any] | None:
+    """The header, without its sum, of a model of ours that timm saved, by the config.json that it wrote."""
+    about = told.get("pretrained_cfg") if isinstance(told, dict) else None
+    if not isinstance(about, dict) or told.get("architecture") not in model_names():
+        return None
+    parts = [part for part in (about.get("model_args"), told.get("model_args")) if isinstance(part, dict)]
+    config = {name: value for part in parts for name, value in part.items()}
+    if "discretization" not in config:
+        return None
+    return {
+        "format": FORMAT,
+        "tustin": "",
+        "architecture": told["architecture"],
+        "discretization": config["discretization"],
+        "config": config,
+        "data": {name: about[name] for name in DATA if about.get(name) is not None},
+        "class_names": told.get("label_names", about.get("label_names")),
+        "metadata": {},
+    }
 
 
 def own_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
