@@ -182,7 +182,7 @@ def test_no_network_is_noticed_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path
     def fail(*args: Any, **kwargs: Any) -> None:
         raise ConnectionError("Name or service not known")
 
-    monkeypatch.setattr(huggingface_hub.utils, "get_session", lambda: SimpleNamespace(head=fail))
+    monkeypatch.setattr(huggingface_hub, "get_session", lambda: SimpleNamespace(head=fail))
     options = {"model.weights": "hustvl/Vim-tiny-midclstok", "model.discretization": "mamba"}
     config = small(tmp_path, **{name.replace(".", "__"): value for name, value in options.items()})
     with pytest.raises(CheckpointError) as caught:

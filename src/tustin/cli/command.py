@@ -16,7 +16,7 @@ __all__ = ["Command", "UsageError", "parse"]
 _EXAMPLES = """\
 examples:
   tustin train digits --model.discretization bil
-  tustin predict photo.jpg --checkpoint best.safetensors
+  tustin predict photo.jpg --checkpoint runs/finetune-mamba-0
   tustin study digits --discretizations zoh,bil --seeds 5
 
 'tustin COMMAND --help' says more about each."""

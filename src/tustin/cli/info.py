@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "collect"]
 
 DETAILS = """\
-MODEL is a name of the list that 'tustin info' prints, or a file of tustin.save. Operations (FLOPs) are those of one
-image; a multiplication, an addition, a division and an exponential count one each. Memory is that of float32, with the
-native backend: at the peak of inference, and what training keeps for its backward pass. docs/models.md has the counts.
+MODEL is a name from the list that 'tustin info' prints, a run's folder, or a checkpoint. Operations (FLOPs) are those
+of one image; a multiplication, an addition, a division and an exponential count one each. Memory is that of float32,
+with the native backend: at the peak of inference, and what training keeps for its backward pass. docs/models.md has the
+counts.
 
 --json prints model, img_size, tokens, batch_size, discretization, parameters and flops (by part, with the total),
 scan_flops (by rule), memory (bytes) and, if the rule is not built in, rule (file, sha256); without MODEL a list of
@@ -72,7 +73,7 @@ def collect(
     given = {name: value for name, value in changes.items() if value is not None}
     rule: dict[str, Any] = {}
     with torch.device("meta"):
-        if Path(model).is_file():
+        if Path(model).exists():
             told = describe(model)
             config = told["config"]
             if "backbone" in config:
@@ -84,7 +85,9 @@ def collect(
             raise FileNotFoundError(2, "No such file or directory", model)
         else:
             built = create_model(model, **given)
-    return {"model": model, **costs(built, batch_size=batch_size).as_facts(), **rule}
+    unread = built.patch_embed.unread()
+    more = rule | ({"unread": unread} if unread else {})
+    return {"model": model, **costs(built, batch_size=batch_size).as_facts(), **more}
 
 
 def _built(config: dict[str, Any], given: dict[str, Any]) -> Any:
@@ -119,6 +122,8 @@ def _render(facts: dict[str, Any]) -> list[Table | str]:
     title = f"{facts['model']}, {facts['discretization']}: images of {height} x {width}, {facts['tokens']} tokens"
     if "rule" in facts:
         title += f"\nrule of its own: {facts['rule']['file']!r}, SHA-256 {facts['rule']['sha256']!r}"
+    if "unread" in facts:
+        title += f"\nWARNING: {facts['unread']}"
     total = facts["flops"]["total"]
     parts = terminal.table(["part", "parameters", "FLOPs", "share"])
     for part, flops in facts["flops"].items():

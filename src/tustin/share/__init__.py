@@ -119,7 +119,8 @@ def _public(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _config(model: VisionMamba) -> dict[str, Any]:
     """What `timm.create_model("hf-hub:...")` reads."""
-    about = {name: value for name, value in model.pretrained_cfg.items() if value is not None}
+    known: dict[str, Any] = vars(model)["pretrained_cfg"]
+    about = {name: value for name, value in known.items() if value is not None}
     apart = ("architecture", "label_names", "model_args", "file", "url", "source", "hf_hub_id", "hf_hub_filename")
     names = about.get("label_names")
     return {

@@ -52,7 +52,7 @@ def run_study(
             display.line(f"{len(study.results)} of {len(plan.runs())} runs are there already")
         rules = tuple(imported_files())
         runs = [
-            Run(config_of(plan, config, folder, *which), result_path(folder, *which), keep, rules)
+            Run(which[0], config_of(plan, config, folder, *which), result_path(folder, *which), keep, rules)
             for which in study.missing
         ]
         with display.of(study, folder):

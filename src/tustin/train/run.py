@@ -13,6 +13,7 @@ from accelerate.state import AcceleratorState
 
 from ..discretize import origin_of
 from ..discretize.own import shown
+from ..models.blocks import PatchEmbed
 from .config import Config
 from .display import Display, WithTensorBoard
 from .engine import Trainer
@@ -132,5 +133,8 @@ def _introduction(trainer: Trainer, continued: bool) -> Iterator[str]:
         f"{trainer.order.size} training samples, {trainer.updates} updates, {trainer.order.batches} an epoch, "
         f"on {accelerator.device} with {torch.get_num_threads()} threads, into {trainer.folder.path}"
     )
+    for part in trainer.plain_model.modules():
+        if isinstance(part, PatchEmbed) and (unread := part.unread()):
+            yield f"WARNING: {unread}"
     if continued:
         yield f"continuing after update {trainer.step} of {trainer.updates}"

@@ -69,8 +69,7 @@ def download(
 
 def _no_answer() -> str | None:
     """Why the hub cannot be reached, within seconds: its library asks again and again for a minute."""
-    from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
+    from huggingface_hub import constants, get_session
 
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
