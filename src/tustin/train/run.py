@@ -136,5 +136,7 @@ def _introduction(trainer: Trainer, continued: bool) -> Iterator[str]:
     for part in trainer.plain_model.modules():
         if isinstance(part, PatchEmbed) and (unread := part.unread()):
             yield f"WARNING: {unread}"
-    if continued:
+    if not continued:
+        yield from trainer.task.notes()
+    else:
         yield f"continuing after update {trainer.step} of {trainer.updates}"
