@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DISCRETIZATIONS",
     "Discretization",
+    "adapt",
     "causal_conv",
     "causal_conv_update",
     "check_values",
@@ -21,6 +22,7 @@ __all__ = [
     "load_checkpoint",
     "push_to_hub",
     "register",
+    "restore",
     "save",
     "save_for_hub",
     "selective_scan",
@@ -31,6 +33,7 @@ if is_command():  # as early as can be: Ctrl-C while libraries are imported woul
     end_at_once_on_interrupt()
 
 if TYPE_CHECKING:
+    from .adapters import adapt, restore
     from .discretize import DISCRETIZATIONS, Discretization, register
     from .models import create_model, load, load_checkpoint, save
     from .models.diagnose import diagnose
@@ -41,6 +44,7 @@ else:  # torch takes seconds and timm as long again: a command that needs neithe
     __getattr__ = lazy_names(
         __name__,
         {
+            ".adapters": ("adapt", "restore"),
             ".discretize": ("DISCRETIZATIONS", "Discretization", "register"),
             ".models": ("create_model", "load", "load_checkpoint", "save"),
             ".models.diagnose": ("diagnose",),
