@@ -19,9 +19,10 @@ from ..train import METRICS, TASKS, Config, load_recipe
 from ..train.folder import TRAINING
 from ..train.record import environment
 from ..train.run import FREE
-from .results import NO_STATE, PLAN, TIMES, Plan, run_folder
+from ..train.tasks import DATA_SETS
+from .results import CACHE, NO_STATE, PLAN, TIMES, Plan, run_folder
 
-__all__ = ["BY_THE_STUDY", "PAPER_DISCRETIZATIONS", "Wishes", "config_of", "make_plan"]
+__all__ = ["BY_THE_STUDY", "PAPER_DISCRETIZATIONS", "Wishes", "config_in", "config_of", "make_plan"]
 
 PAPER_DISCRETIZATIONS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
 
@@ -68,7 +69,16 @@ def config_of(plan: Plan, config: Config, folder: Path, discretization: str, see
         config.model.args |= {"state": False}
     config.out = str(run_folder(folder, discretization, seed))
     config.run.threads, config.run.resume = plan.threads, None
+    if config.data.cache is None and "cache" in DATA_SETS[config.data.name].settings:
+        config.data.cache = str(folder / CACHE)
     return config
+
+
+def config_in(plan: Plan, folder: Path) -> Config:
+    """The settings that the runs of a study share, as its plan has them."""
+    settings = {name: value for name, value in plan.config.items() if name not in ("description", "task")}
+    config = load_recipe(plan.recipe, settings)
+    return config_of(plan, config, folder.absolute(), plan.baseline, plan.seeds[0])
 
 
 def _has_begun(folder: Path) -> bool:

@@ -20,7 +20,7 @@ from .engine import Trainer
 from .folder import TRAINING, RunFolder
 from .tasks import TASKS, Task
 
-FREE = {"description", "out", "data.path", "data.workers", "data.in_memory", "data.download"}
+FREE = {"description", "out", "data.path", "data.workers", "data.in_memory", "data.cache", "data.download"}
 FREE |= {"run.resume", "run.device", "run.threads", "run.eval_batch_size", "run.save_every", "run.tensorboard"}
 """Settings that may change when a run continues; `run.threads` has its own check."""
 
