@@ -22,7 +22,7 @@ import torch
 from ..discretize import RuleFile, imported_files
 from ..report.measurement import Case
 from ..report.speed import ModelCase
-from . import machine, memory, models, workloads
+from . import language, machine, memory, models, workloads
 
 _WARM_UP_BELOW = 0.2
 """Calls of fewer seconds than this are made once untimed where they would not find caches and threads as in a loop."""
@@ -37,6 +37,7 @@ _QUEUED = 10
 _MAKERS: dict[str, Callable[[Any], Callable[[], object]]] = {
     "scan": workloads.make_call,
     "model": models.make_call,
+    "language": language.make_call,
     "limit": machine.make_call,
 }
 """What makes a call, ready to be timed, of each kind of case."""
@@ -68,7 +69,7 @@ class Worker:
         peak: int | None = self._ask("peak", case)
         return peak
 
-    def shares(self, case: ModelCase) -> dict[str, float]:
+    def shares(self, case: Case) -> dict[str, float]:
         """The groups of operations that a call of a model consists of, each with its share of the time."""
         shares: dict[str, float] = self._ask("shares", case)
         return shares
@@ -208,7 +209,7 @@ def _peak(case: ModelCase) -> int | None:
     return memory.growth(case)
 
 
-def _shares(case: ModelCase) -> dict[str, float]:
+def _shares(case: Case) -> dict[str, float]:
     torch.set_num_threads(case.threads)
     return models.shares(_call(case))
 

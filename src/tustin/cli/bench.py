@@ -271,6 +271,30 @@ examples:
         "model.outcome",
         page=False,
     ),
+    Benchmark(
+        "transformers",
+        "time a Hugging Face Mamba on the CPU: transformers' own path, its mambapy, and adapted",
+        """\
+A Mamba with the shape of mamba-130m and random weights: prompts, decoding and training steps, as transformers runs it
+on a CPU, with its use_mambapy=True, and after tustin.adapt(model), in turns; and the operations that take most of the
+time. transformers' own training step is timed once, because it takes a minute or more. docs/adapters.md says how to
+adapt a model.
+
+examples:
+  tustin bench transformers
+  tustin bench transformers --quick --json transformers.json
+  tustin bench transformers --lengths 128,512 --threads 2 --rounds 7
+  tustin bench transformers --markdown docs/performance.md""",
+        {
+            "quick": "two or three minutes: one length of each and fewer rounds",
+            "lengths": "of prompts, with commas between them (default: 512,2048; quick: 512)",
+            "threads": "",
+            "rounds": "default: 5, quick: 2",
+        },
+        arguments.transformers_options,
+        "transformers.run",
+        "transformers.outcome",
+    ),
 )
 
 COMMAND = Command(
