@@ -22,7 +22,7 @@ import torch
 from ..discretize import RuleFile, imported_files
 from ..report.measurement import Case
 from ..report.speed import ModelCase
-from . import language, machine, memory, models, workloads
+from . import language, machine, memory, models, stand_in, workloads
 
 _WARM_UP_BELOW = 0.2
 """Calls of fewer seconds than this are made once untimed where they would not find caches and threads as in a loop."""
@@ -39,6 +39,7 @@ _MAKERS: dict[str, Callable[[Any], Callable[[], object]]] = {
     "model": models.make_call,
     "language": language.make_call,
     "limit": machine.make_call,
+    "mambavision": stand_in.make_call,
 }
 """What makes a call, ready to be timed, of each kind of case."""
 

@@ -295,6 +295,21 @@ examples:
         "transformers.run",
         "transformers.outcome",
     ),
+    Benchmark(
+        "mambavision",
+        "time MambaVision-T on the stand-in for mamba_ssm: our scan beside selective_scan_ref",
+        """\
+MambaVision-T as it comes from PyPI, with random weights, on a CPU: inference of 1 and of 8 images, and a training step
+of 8, with our scan and with selective_scan_ref, in turns. Needs 'pip install --no-deps mambavision einops'.
+
+examples:
+  tustin bench mambavision
+  tustin bench mambavision --threads 2 --markdown docs/performance.md""",
+        {"threads": "", "rounds": "default: 7"},
+        arguments.model_options,
+        "mambavision.run",
+        "mambavision.outcome",
+    ),
 )
 
 COMMAND = Command(
