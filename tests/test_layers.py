@@ -23,6 +23,7 @@ LAYERS = (
     {"export"},
     {"predict"},
     {"study", "bench"},
+    {"share"},
     {"cli"},
 )
 """A package imports itself and those of the layers before its own, never one beside it."""

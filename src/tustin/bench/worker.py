@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from ..discretize import RuleFile, imported_files
 from ..report.measurement import Case
 from ..report.speed import ModelCase
 from . import language, machine, memory, models, stand_in, workloads
@@ -49,7 +50,7 @@ class Worker:
     def __init__(self, environment: Mapping[str, str]) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other,), daemon=True)
+        self._process = context.Process(target=_serve, args=(other, imported_files()), daemon=True)
         with _environment(environment):
             self._process.start()
         other.close()  # so that the end of the process ends the connection
@@ -115,8 +116,10 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
 # --- inside the process -----------------------------------------------------------------------------------------------
 
 
-def _serve(connection: Connection) -> None:
+def _serve(connection: Connection, rules: Sequence[RuleFile]) -> None:
     """Answer requests until the other end is closed."""
+    for file in rules:
+        file.run()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
     gc.disable()  # not in the middle of a call
     requests: dict[str, Callable[..., object]] = {

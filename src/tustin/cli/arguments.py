@@ -11,7 +11,7 @@ from typing import TypeVar
 from ..support.files import shortened
 from ..support.ranges import Range
 
-__all__ = ["at_least_one", "checkpoint", "image_size", "listed", "picture", "share", "zero_or_more"]
+__all__ = ["at_least_one", "image_size", "listed", "picture", "share", "zero_or_more"]
 
 T = TypeVar("T")
 
@@ -47,16 +47,6 @@ def image_size(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(f"expected a size such as 224 or 160x288, got {text!r}")
     height, _, width = text.partition("x")
     return int(height), int(width or height)
-
-
-def checkpoint(text: str) -> Path:
-    """A checkpoint; of the folder of a run, its best."""
-    path = Path(text)
-    if path.is_dir():
-        if not (best := path / "best.safetensors").is_file():
-            raise argparse.ArgumentTypeError(f"the folder {text!r} has no best.safetensors: it is not that of a run")
-        return best
-    return path
 
 
 def picture(text: str) -> Path:

@@ -317,4 +317,5 @@ COMMAND = Command(
     "measure how fast it is, beside its peers",
     _DETAILS,
     commands={benchmark.name: benchmark.command() for benchmark in _BENCHMARKS},
+    takes_rule=True,
 )

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ..report import terminal
-from .arguments import checkpoint
 from .command import Command
 from .output import print_json, print_rich
 
@@ -33,9 +32,7 @@ ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "checkpoint", metavar="RUN_OR_CHECKPOINT", type=checkpoint, help="a run's folder, or a checkpoint"
-    )
+    parser.add_argument("checkpoint", metavar="RUN_OR_CHECKPOINT", type=Path, help="a run's folder, or a checkpoint")
     parser.add_argument("--to", choices=ENDINGS, default="onnx", help="the format (default: onnx)")
     parser.add_argument("--out", metavar="FILE", type=Path, help="default: beside the checkpoint, .onnx or .pt2")
     parser.add_argument("--dynamic-size", action="store_true", help="take images of any size")
@@ -46,7 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from ..support.files import writable
 
-    out = args.out or args.checkpoint.with_suffix(ENDINGS[args.to])
+    beside = args.checkpoint / "model" if args.checkpoint.is_dir() else args.checkpoint
+    out = args.out or beside.with_suffix(ENDINGS[args.to])
     if out.suffix != ENDINGS[args.to]:
         raise ValueError(f"--out {out} must end in {ENDINGS[args.to]}, by which such files are known")
     writable(out)

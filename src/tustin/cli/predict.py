@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..predict import PREDICTORS, find_images, load, predictor
 from ..report import terminal
-from .arguments import at_least_one, checkpoint, share
+from .arguments import at_least_one, share
 from .command import Command
 from .output import print_json, print_rich
 
@@ -29,7 +29,7 @@ Of a detector it prints COCO's format of results, one list of {"image_id", "cate
 "segmentation"}, with everything that was found, whatever its score.
 
 examples:
-  tustin predict photo.jpg --checkpoint best.safetensors
+  tustin predict photo.jpg --checkpoint runs/finetune-mamba-0
   tustin predict photos/ more.png --checkpoint best.safetensors --top 3 --json > classes.json
   tustin predict photos/ --checkpoint model.onnx
   tustin predict photos/ --task segmentation --checkpoint best.safetensors --out masks
@@ -40,8 +40,8 @@ SECONDS_BEFORE_A_BAR = 2.0
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("images", metavar="IMAGE", nargs="+", type=Path, help="an image, or a folder of images")
-    told = "a run's folder, a file of tustin.save, or a .onnx of 'tustin export'"
-    parser.add_argument("--checkpoint", metavar="FILE", type=checkpoint, required=True, help=told)
+    told = "a checkpoint, a run's folder, or a .onnx of 'tustin export'"
+    parser.add_argument("--checkpoint", metavar="FILE", type=Path, required=True, help=told)
     parser.add_argument("--task", choices=PREDICTORS, help="insist on this task; by default the checkpoint's")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="where pictures go (default: predictions)")
     parser.add_argument("--top", metavar="N", type=at_least_one, default=5, help="classes per image (default: 5)")
@@ -75,4 +75,4 @@ def run(args: argparse.Namespace) -> None:
         raise RuntimeError(f"{len(failed)} of {len(paths)} images could not be read")
 
 
-COMMAND = Command("predict", "tell what images show", DETAILS, configure, run)
+COMMAND = Command("predict", "tell what images show", DETAILS, configure, run, takes_rule=True)
