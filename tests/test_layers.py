@@ -16,7 +16,7 @@ LAYERS = (
     {"ops"},
     {"report"},
     {"doctor"},
-    {"models"},
+    {"models", "adapters"},
     {"compat"},
     {"data"},
     {"train"},

@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DISCRETIZATIONS",
     "Discretization",
+    "adapt",
     "causal_conv",
     "causal_conv_update",
     "check_values",
@@ -20,6 +21,7 @@ __all__ = [
     "load",
     "load_checkpoint",
     "register",
+    "restore",
     "save",
     "selective_scan",
     "selective_state_update",
@@ -29,6 +31,7 @@ if is_command():  # as early as can be: Ctrl-C while libraries are imported woul
     end_at_once_on_interrupt()
 
 if TYPE_CHECKING:
+    from .adapters import adapt, restore
     from .discretize import DISCRETIZATIONS, Discretization, register
     from .models import create_model, load, load_checkpoint, save
     from .models.diagnose import diagnose
@@ -38,6 +41,7 @@ else:  # torch takes seconds and timm as long again: a command that needs neithe
     __getattr__ = lazy_names(
         __name__,
         {
+            ".adapters": ("adapt", "restore"),
             ".discretize": ("DISCRETIZATIONS", "Discretization", "register"),
             ".models": ("create_model", "load", "load_checkpoint", "save"),
             ".models.diagnose": ("diagnose",),
