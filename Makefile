@@ -32,7 +32,7 @@ bench: $(READY)  ## the scan beside its peers and the limits of the machine; min
 CSRC := src/tustin/ops/csrc
 FLAGS := -std=c++17 -fPIC -fopenmp -Wall -Wextra -Wno-psabi -fvisibility=hidden -ffp-contract=off -fno-math-errno -DTUSTIN_CHUNK=32
 define library
-build/$(1)/_native.so: $(foreach kernel,scan scheduled conv rowwise native,build/$(1)/$(kernel).o)
+build/$(1)/_native.so: $(foreach kernel,scan scheduled conv conv_update rowwise native,build/$(1)/$(kernel).o)
 	@$(2) -fopenmp $(3) -shared $$^ -o $$@
 build/$(1)/%.o: $(CSRC)/%.cpp $(wildcard $(CSRC)/*.h*) Makefile
 	@mkdir -p $$(@D) && echo "$(2) $$@" && $(2) $(FLAGS) $(3) -c $$< -o $$@

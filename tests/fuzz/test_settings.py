@@ -23,6 +23,7 @@ COMMANDS: list[list[str]] = [
     ["train", "digits", "--epochs", "3", "--optim.base_lr", "0.1", "--model.args.depth", "1"],
     ["train", "coco-tiny-cpu", "--data.path", "nowhere", "--detection.channels", "8", "--print_config"],
     ["study", "digits", "--discretizations", "zoh,bil", "--seeds", "2", "--epochs", "1", "--threads-per-run", "1"],
+    ["study", "digits", "--no-control", "--discretizations", "zoh", "--seeds", "1", "--epochs", "1"],
     ["study", "status", "nowhere", "--json"],
     ["study", "report", "nowhere"],
     ["eval", "nowhere.safetensors", "--data.name", "folder", "--batch-size", "4", "--workers", "0"],

@@ -75,6 +75,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--seeds", metavar="N", type=_seeds, help="how many seeds, from 0 on, or a list such as 3,5 (default: 10)"
     )
+    what.add_argument(
+        "--control",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="runs without a state as well, which tell what the state is worth (default: yes)",
+    )
     judged = parser.add_argument_group("how it is judged; may be changed later")
     judged.add_argument(
         "--baseline", metavar="DISCRETIZATION", help="the discretization to compare the others with (default: zoh)"
@@ -144,7 +150,8 @@ def _run_recipe(args: argparse.Namespace) -> None:
     plan = _plan(args, config, folder)
     engine, where = _engine(args, plan)
     shown = display.for_this_output()
-    grid = f"{_count(plan.discretizations, 'discretization')} x {_count(plan.seeds, 'seed')}"
+    control = f" and {plan.control}" if plan.control else ""
+    grid = f"{_count(plan.discretizations, 'discretization')}{control} x {_count(plan.seeds, 'seed')}"
     shown.line(f"{plan.recipe}: {grid}, {where}, {_count(range(plan.threads), 'thread')} each, into {folder}")
     study = run_study(plan, config, folder, engine, shown, args.keep, args.retry_failed)
     _tell(study, folder, args.json)
@@ -191,7 +198,7 @@ def _config(recipe: str, settings: list[str]) -> Config | None:
 def _plan(args: argparse.Namespace, config: Config, folder: Path) -> Plan:
     from ..study.plan import Wishes, make_plan
 
-    names = ("discretizations", "seeds", "baseline", "metric", "level", "threshold", "threads")
+    names = ("discretizations", "seeds", "baseline", "metric", "level", "threshold", "threads", "control")
     return make_plan(args.recipe, config, folder, Wishes(**{name: getattr(args, name) for name in names}))
 
 

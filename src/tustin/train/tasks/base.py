@@ -41,8 +41,11 @@ class Task(Protocol):
     @property
     def evaluation(self) -> Evaluation: ...
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """The mean loss of a training batch; `model` is the task's, perhaps wrapped."""
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """The parts of the mean loss of a training batch, which is their sum; `model` is the task's, perhaps wrapped.
+
+        A run records each of them by its name, if there are several.
+        """
 
     def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
         """Where the model goes wrong on this batch, and whether its steps are stable."""

@@ -67,7 +67,7 @@ class Classification:
                 augment.mixup, augment.cutmix, label_smoothing=self.smoothing, num_classes=len(self.class_names)
             )
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         images, targets = batch["images"], batch["labels"]
         if self.mixup:  # its targets are smooth already
             if len(images) % 2:
@@ -76,8 +76,8 @@ class Classification:
                     f"{len(images)}: change optim.batch_size or optim.accumulate"
                 )
             images, targets = self.mixup(images, targets)
-            return nn.functional.cross_entropy(model(images), targets)
-        return nn.functional.cross_entropy(model(images), targets, label_smoothing=self.smoothing)
+        smoothing = 0.0 if self.mixup else self.smoothing
+        return {"classes": nn.functional.cross_entropy(model(images), targets, label_smoothing=smoothing)}
 
     def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
         return diagnose(model, batch["images"])

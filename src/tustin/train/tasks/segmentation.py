@@ -88,10 +88,10 @@ class Segmentation:
         self.train_data = _for_training(train, config, vim)
         self.evaluation = evaluation_of(self.model, held_out, config.data, self.settings)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         logits, auxiliary = model(batch["images"])
         main, extra = (self._cross_entropy(one, batch["masks"]) for one in (logits, auxiliary))
-        return main + self.settings.auxiliary_weight * extra
+        return {"pixels": main, "auxiliary": self.settings.auxiliary_weight * extra}
 
     def _cross_entropy(self, logits: Tensor, masks: Tensor) -> Tensor:
         """The mean over the labelled pixels, 0 where there are none."""
