@@ -7,6 +7,7 @@ from collections.abc import Callable, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..support.extras import insist_on
 from ..support.files import shortened
 from ..support.names import unknown
 from .arguments import at_least_one, listed
@@ -128,6 +129,7 @@ def _seeds(text: str) -> list[int]:
 
 def run(args: argparse.Namespace) -> None:
     """One of the three forms of the command."""
+    insist_on("study")  # the report needs it, after all the runs
     forms: dict[str, Callable[[argparse.Namespace], None]] = {"status": _run_status, "report": _run_report}
     forms.get(args.recipe, _run_recipe)(args)
 
