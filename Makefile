@@ -112,4 +112,5 @@ $(BIN)/python:
 
 $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/tustin/ops/csrc/*) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps mambavision  # it asks for a mamba_ssm that needs CUDA
 	touch $@

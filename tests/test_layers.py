@@ -17,6 +17,7 @@ LAYERS = (
     {"report"},
     {"doctor"},
     {"models"},
+    {"compat"},
     {"data"},
     {"train"},
     {"predict"},

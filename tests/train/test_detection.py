@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import tustin
-from tustin import DISCRETIZATIONS
+from tests.systems import FUSED
 from tustin.cli import main
 from tustin.data.coco import coco
 from tustin.data.rle import decode
@@ -62,7 +62,7 @@ def test_learns_shapes(tmp_path):
     assert summary["best"]["mask_ap50"] > 70
 
 
-@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+@pytest.mark.parametrize("discretization", FUSED)
 def test_every_discretization_trains(shapes, tmp_path, discretization):
     summary = train(small(shapes, tmp_path, updates=8, run__eval_updates=4, model__discretization=discretization))
     first, last = (json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines())

@@ -12,7 +12,7 @@ import torch
 
 import tustin
 from tests.data.masked_shapes import CLASSES, write_masked_shapes
-from tustin import DISCRETIZATIONS
+from tests.systems import FUSED
 from tustin.data.mask_transforms import ForEvaluation
 from tustin.data.masks import UNLABELLED, masked_folder
 from tustin.support.signals import Interrupted
@@ -124,7 +124,7 @@ def test_learns_eight_images(shapes, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("discretization", [name for name in DISCRETIZATIONS if name != "rk4_raw"])
+@pytest.mark.parametrize("discretization", [name for name in FUSED if name != "rk4_raw"])
 def test_learns_eight_images_with_every_rule(shapes, tmp_path, discretization):
     overfits(shapes, tmp_path, discretization)
 

@@ -68,6 +68,10 @@ def run(args: argparse.Namespace) -> None:
             from ..train import average_precision
 
             print_rich(lambda width: [average_precision.table(result["metrics"])])
+        if "class_iou" in result["metrics"]:
+            from ..train.tasks import segmentation
+
+            print_rich(lambda width: [segmentation.iou_table(result["metrics"]["class_iou"])])
 
 
 COMMAND = Command("eval", "measure a checkpoint on held-out images", DETAILS, configure, run)

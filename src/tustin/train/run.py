@@ -121,5 +121,7 @@ def _introduction(trainer: Trainer, continued: bool) -> Iterator[str]:
         f"{trainer.order.size} training samples, {trainer.updates} updates, {trainer.order.batches} an epoch, "
         f"on {accelerator.device} with {torch.get_num_threads()} threads, into {trainer.folder.path}"
     )
-    if continued:
+    if not continued:
+        yield from trainer.task.notes()
+    else:
         yield f"continuing after update {trainer.step} of {trainer.updates}"

@@ -8,7 +8,6 @@ from tests.native import LEVELS, cpu_level, each_discretization, needs_native
 from tests.ops.update.tokens import sequence, token, updates
 from tests.systems import cast, each_run
 from tests.tolerances import SCAN, assert_close
-from tests.two_sample import TRUE_FOH
 from tustin import selective_scan, selective_state_update
 
 SHAPES = [(1, 1, 1), (2, 5, 7), (3, 33, 16), (1, 48, 64)]
@@ -96,11 +95,10 @@ def test_an_empty_batch() -> None:
 
 def test_a_rule_of_two_samples() -> None:
     """Its state holds the newest product B u beside h."""
-    x = sequence(L=5)
-    x["initial_state"] = torch.randn(*x["initial_state"].shape, 2, generator=torch.Generator().manual_seed(0))
+    x = sequence("true_foh", L=5)
     state = x["initial_state"].clone()
-    y = updates(x, state, discretization=TRUE_FOH, backend="reference")
-    how = {"discretization": TRUE_FOH, "backend": "reference", "return_last_state": True}
+    y = updates(x, state, discretization="true_foh", backend="reference")
+    how = {"discretization": "true_foh", "backend": "reference", "return_last_state": True}
     expected, last = selective_scan(**x, **how)  # type: ignore[arg-type]
     assert torch.equal(y, expected)
     assert torch.equal(state, last)

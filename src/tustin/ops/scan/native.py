@@ -61,7 +61,7 @@ def backward(
     d_out: Tensor, d_last_state: Tensor | None, tensors: Tensors, options: Options, chunk_states: Tensor
 ) -> Tensors:
     """The gradient of every tensor that was given."""
-    u, delta, A, B, C, D, z, delta_bias, initial_state = tensors
+    u, delta, A, B, C, D, z, delta_bias, initial_state, _ = tensors
     A, D, delta_bias, initial_state = _dense(A, D, delta_bias, initial_state)
     d_last_state, chunk_states = _dense(d_last_state, chunk_states)
     batch, channels, L = u.shape

@@ -135,7 +135,7 @@ def _check(tensors: tuple[Tensor | None, ...], rule: Discretization) -> None:
         raise misshapen(_OPERATOR, "A", A, f"(D, N) with D = {D}, as u has, and N of at least 1")
     N = A.shape[1]
     exact = {
-        "state": (batch, D, N) if rule.taps == 1 else (batch, D, N, rule.taps),
+        "state": (batch, D, N) if rule.state_parts == 1 else (batch, D, N, rule.state_parts),
         "delta": (batch, D),
         "z": (batch, D),
         "D": (D,),

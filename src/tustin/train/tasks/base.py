@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
@@ -40,6 +40,9 @@ class Task(Protocol):
 
     @property
     def evaluation(self) -> Evaluation: ...
+
+    def notes(self) -> Iterable[str]:
+        """What a person should see of the data before the training begins, a line each."""
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The parts of the mean loss of a training batch, which is their sum; `model` is the task's, perhaps wrapped.

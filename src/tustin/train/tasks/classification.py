@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,9 @@ class Classification:
             self.mixup = Mixup(
                 augment.mixup, augment.cutmix, label_smoothing=self.smoothing, num_classes=len(self.class_names)
             )
+
+    def notes(self) -> Iterable[str]:
+        return ()
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         images, targets = batch["images"], batch["labels"]

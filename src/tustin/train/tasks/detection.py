@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -89,6 +89,9 @@ class Detection:
         side, mean = self.model.transform.min_size[0], self.model.transform.image_mean
         self.train_data = replace(train, jitter=large_scale_jitter(side, mean, scale, config.augment.flip))
         self.evaluation = evaluation_of(self.model, held_out, config.data)
+
+    def notes(self) -> Iterable[str]:
+        return ()
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         losses = model(batch["images"], batch["targets"])
