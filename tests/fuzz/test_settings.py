@@ -25,8 +25,12 @@ COMMANDS: list[list[str]] = [
     ["study", "digits", "--discretizations", "zoh,bil", "--seeds", "2", "--epochs", "1", "--threads-per-run", "1"],
     ["study", "digits", "--no-control", "--discretizations", "zoh", "--seeds", "1", "--epochs", "1"],
     ["study", "status", "nowhere", "--json"],
+    ["study", "plan", "digits", "--std", "0.5", "--seeds", "2", "--discretizations", "zoh,bil", "--json"],
     ["study", "report", "nowhere"],
+    ["study", "report", "nowhere", "--into", "page.md"],
+    ["study", "finer", "nowhere", "--samples", "10", "--factors", "2,4", "--json"],
     ["eval", "nowhere.safetensors", "--data.name", "folder", "--batch-size", "4", "--workers", "0"],
+    ["info", "nowhere.safetensors", "--import", "nowhere.py"],
     ["eval", "nowhere.safetensors", "--stride", "2", "--delta-scale", "0.25", "--conv-dilation", "2"],
     ["predict", "nowhere.png", "--checkpoint", "nowhere.safetensors", "--top", "3", "--score", "0.5"],
 ]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..report import terminal
+from ..report.block import Block
 from ..report.formats import as_csv, as_latex, as_markdown, as_rich, escape_markdown, json_text, table_of
 from ..support.files import remove_unfinished, write_text
-from .results import Result, read_study
+from .results import Result, Study, read_study
 from .stats import Analysis, analyse, numbers_of
 from .subject import about
 from .tables import failures_table, paper_table, results_table, significance_table
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..report.table import Table
 
-__all__ = ["print_tables", "write_report"]
+__all__ = ["print_tables", "published", "write_into", "write_report"]
 
 
 def write_report(folder: str | Path) -> list[Path]:
@@ -34,6 +35,20 @@ def write_report(folder: str | Path) -> list[Path]:
     for name, text in texts.items():
         write_text(Path(folder) / name, text)
     return [Path(folder) / name for name in texts]
+
+
+def write_into(page: Path, study: Study, folder: Path) -> None:
+    """What came out and the two tables, between the marks of this study in a page that people write."""
+    Block(folder.resolve().name, "study").replace(page, published(study))
+
+
+def published(study: Study) -> str:
+    """The text for pages: the headline, what cannot be concluded, results and verdicts."""
+    analysis = analyse(study)
+    parts = [escape_markdown(" ".join(headline(analysis))) + "\n"]
+    parts += ["\n".join(f"- {escape_markdown(s)}" for s in limits(analysis)) + "\n"] if limits(analysis) else []
+    tables = [results_table(analysis), *([significance_table(analysis)] if analysis.comparisons else [])]
+    return "\n".join([*parts, *(as_markdown(table) for table in tables)])
 
 
 def print_tables(console: Console, analysis: Analysis) -> None:

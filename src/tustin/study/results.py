@@ -3,6 +3,7 @@
 study.json                  what is compared, and with which settings
 results/DISCRETIZATION-SEED.json    how one run ended
 runs/DISCRETIZATION-SEED/           the output folder of that run, as `tustin train` writes it
+decoded/                    images, once for all runs; may be removed at any time
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ..support.files import read_json, shortened, write_text
 __all__ = ["NO_STATE", "PLAN", "Plan", "Result", "Study", "read_study", "result_path", "run_folder"]
 
 PLAN = "study.json"
+CACHE = "decoded"
 NO_STATE = "no_state"
 """The control: the baseline's model with the state of its scans removed."""
 TIMES = ("train_seconds", "samples_per_second")

@@ -12,7 +12,7 @@ from ..dispatch import kernels
 from ..native import in_huge_pages
 from ..operators import check_memory, pull_back, register
 from . import reference
-from .arguments import SCHEMA, TENSORS, Options, Tensors, split, state_shape
+from .arguments import SCHEMA, TENSORS, Options, Tensors, empty_state, split
 
 _PACKAGE = __name__.rpartition(".")[0]
 _SMALL = ("A", "D", "delta_bias", "initial_state")
@@ -31,7 +31,7 @@ def _forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 def _forward_fake(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     (u, _, A, *_), options = split(arguments)
-    last_state = A.new_empty(state_shape(u, A, get_discretization(options.discretization)))
+    last_state = empty_state(u, A, get_discretization(options.discretization))
     return torch.empty_like(u), last_state, _empty_chunk_states(u, A, arguments[-1])
 
 
@@ -108,6 +108,7 @@ def scan(tensors: Tensors, options: Options, dtype: torch.dtype) -> tuple[Tensor
     if others := {name: _converted(t, dtype) for name, t in small if t is not None and t.dtype != dtype}:
         tensors = tensors._replace(**others)
     keep_states = torch.is_grad_enabled() and True in [t.requires_grad for t in tensors if t is not None]
+    keep_states = keep_states or torch._C._is_tracing()  # whose check computes without gradients what it has recorded
     out, last_state, _ = _scan(*tensors, *options, keep_states)
     return out, last_state
 
