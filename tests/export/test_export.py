@@ -131,6 +131,10 @@ def test_refused(tmp_path: Path) -> None:
     made = model(depth=1)
     with pytest.raises(ValueError, match="unknown format 'coreml'"):
         export(made, tmp_path / "model", "coreml")
+    made.task = "segmentation"
+    for check in (True, False):
+        with pytest.raises(ValueError, match="a segmenter cannot be exported to ONNX with a dynamic size"):
+            export(made, tmp_path / "model.onnx", dynamic_size=True, check=check)
     made.task = "detection"
     with pytest.raises(ValueError, match="a model for detection cannot be exported"):
         export(made, tmp_path / "model.onnx")

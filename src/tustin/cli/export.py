@@ -15,7 +15,7 @@ __all__ = ["COMMAND"]
 DETAILS = """\
 onnx    one .onnx file of standard operators, for onnxruntime, Triton Inference Server and whatever else reads ONNX. All
         rules translate, also your own. The rule, the class names and how images are prepared are in its metadata.
-torch   one .pt2 file for torch.export.load, where tustin is installed; as fast as the model.
+torch   one .pt2 file for torch.export.load, where tustin is installed.
 
 Takes classifiers and segmenters, and any number of images at once. The file is run on random images, and is written
 only if its results are the model's, to 1e-4 of the largest. docs/deployment.md shows how to use it.
@@ -35,7 +35,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="RUN_OR_CHECKPOINT", type=Path, help="a run's folder, or a checkpoint")
     parser.add_argument("--to", choices=ENDINGS, default="onnx", help="the format (default: onnx)")
     parser.add_argument("--out", metavar="FILE", type=Path, help="default: beside the checkpoint, .onnx or .pt2")
-    parser.add_argument("--dynamic-size", action="store_true", help="take images of any size")
+    parser.add_argument(
+        "--dynamic-size", action="store_true", help="take images of any size; of a segmenter only with --to torch"
+    )
     parser.add_argument("--no-check", action="store_true", help="do not run the file, where onnxruntime is missing")
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
 

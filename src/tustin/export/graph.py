@@ -33,6 +33,11 @@ def to_onnx(model: Any, path: str | Path, *, dynamic_size: bool = False, check: 
     """Write the file; see `tustin.export.export`. It has only standard operators, and one input and one output."""
     _insist_on("onnx", "onnxscript", *(["onnxruntime"] if check else []))
     model = prepared(model)
+    if dynamic_size and model.task == "segmentation":
+        raise ValueError(
+            "a segmenter cannot be exported to ONNX with a dynamic size (--dynamic-size): its pyramid pooling has no "
+            "standard operator for maps of any size; export it for one size, or to torch"
+        )
     with replacing(path) as file:
         translated = _translate(model, dynamic_size)
         content, facts = _serialized(translated)

@@ -2,7 +2,7 @@
 
 Its body is `Step`, exported by PyTorch itself: the rule's own `coefficients` are the only formula there is, so a rule
 that a user has registered translates, too. Everything is computed token by token on tensors (batch, N, D), which stay
-in a cache; weights for all tokens at once, or chunks of them, were slower in onnxruntime (docs/deployment.md).
+in a cache.
 """
 
 from __future__ import annotations
