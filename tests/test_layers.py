@@ -16,11 +16,13 @@ LAYERS = (
     {"ops"},
     {"report"},
     {"doctor"},
-    {"models"},
+    {"models", "adapters"},
+    {"compat"},
     {"data"},
     {"train"},
     {"predict"},
     {"study", "bench"},
+    {"share"},
     {"cli"},
 )
 """A package imports itself and those of the layers before its own, never one beside it."""

@@ -23,6 +23,7 @@ STUDY = [
     "study",
     "digits",
     *SETTINGS,
+    "--no-control",
     "--discretizations",
     "zoh,bil",
     "--seeds",

@@ -151,6 +151,7 @@ WRONG_OPTIONS: list[tuple[str, object, str]] = [
     *(("discretization", value, "unknown discretization") for value in ("zho", None, 3, ["zoh"], {})),
     *(("backend", value, "unknown backend") for value in ("cpu", None, 3, ["native"], {})),
     ("initial_state", 1.0, "initial_state must be a tensor, got float"),
+    *(("mix", value, "mix ") for value in (1.5, "half", [0.5], True)),
 ]
 
 

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.models import slow_vim
+from tests.systems import FUSED
 from tests.tolerances import DERIVATIVES, assert_close
-from tustin import DISCRETIZATIONS
 from tustin.models import Mixer
 
 FORWARD = ("conv1d.weight", "conv1d.bias", "x_proj.weight", "dt_proj.weight", "dt_proj.bias", "A_log", "D")
@@ -30,7 +30,7 @@ def mixer_and_input(discretization: str = "bil", d: int = 20, L: int = 9, **kwar
 
 
 @pytest.mark.parametrize("L", [1, 2, 3, 4, 66])
-@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+@pytest.mark.parametrize("discretization", FUSED)
 def test_equals_the_definition(discretization: str, L: int) -> None:
     mixer, x = mixer_and_input(discretization, L=L)
     x.requires_grad_()
@@ -145,7 +145,7 @@ def test_a_dilated_convolution_is_one_with_zeros_in_between(dilation: int) -> No
     assert_close(mixer(x), slow_vim.mixer(exact, x.double(), "zoh"), DERIVATIVES)
 
 
-@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+@pytest.mark.parametrize("discretization", FUSED)
 def test_a_scale_of_the_steps(discretization: str) -> None:
     """Δ/4 is what a step of Δ/4 is: the result is that of a mixer whose biases give such steps everywhere."""
     mixer, x = mixer_and_input(discretization, delta_scale=0.25)

@@ -20,6 +20,10 @@ COEFFICIENT_OPERATIONS = {
     "hoh3": 18,  # e^z; φ1 … φ4; Δ·(φ1 + Δ·(φ2 + Δ·(φ3/2 + Δ·φ4/6)))
     "rk4": 10,  # as rk4_raw, and the smaller of Δ and z*/A
     "rk4_raw": 9,  # b = ((z/24 + 1/6)·z + 1/2)·z + 1; α = 1 + z·b; β = Δ·b
+    "true_foh": 8,  # e^z; φ1, φ2; ·Δ; φ1 − φ2, ·Δ
+    "true_bil": 6,  # z/2; 1 + z/2; 1 − z/2; Δ/2; two divisions
+    "exptrap": 5,  # e^z; λ·Δ; 1 − λ, ·Δ, ·e^z
+    "true_hoh": 20,  # e^z; φ1, φ2, φ3; ψ = 2φ3 − φ2; r; Δ·ψ·r; /(1 + r); ·r; Δ·φ2 and Δ·(φ1 − φ2), and what is added
 }
 """Operations for α and β, given Δ and z, of one state at one token; φ_{k+1} = (φ_k − 1/k!)/z takes two."""
 
@@ -89,14 +93,16 @@ def costs(model: VisionMamba, img_size: tuple[int, int] | None = None, batch_siz
 def scan_operations(model: VisionMamba, tokens: int, discretization: str) -> int:
     """Operations of one scan in one direction of one block.
 
-    Of a state at a token: z = Δ·A, α and β, B·u, ·β, the recurrence (two), and C·h added to the output (two).
+    Of a state at a token: z = Δ·A, α and β, B·u, ·β, the recurrence (two), and C·h added to the output (two); and for
+    each sample before the newest ·β and a sum.
     Of a channel at a token: softplus and its bias, D·u added, and the gate. The α and β of a rule that is not built in
     count nothing.
     """
     _, D, N, _ = _sizes(model)
     if not model.config["state"]:
         return tokens * D
-    state = 7 + COEFFICIENT_OPERATIONS.get(discretization, 0)
+    rule = DISCRETIZATIONS.get(discretization)  # a file may name one that is not here: it counts as one sample
+    state = 7 + 2 * (rule.taps - 1 if rule else 0) + COEFFICIENT_OPERATIONS.get(discretization, 0)
     channel = 1 + _SOFTPLUS + 2 + _SILU + 1
     return tokens * D * (N * state + channel)
 

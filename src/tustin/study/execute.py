@@ -11,9 +11,11 @@ from typing import Any, Literal, Self, TypeAlias
 
 import torch
 
+from ..discretize import RuleFile
 from ..models import Diagnosis
 from ..support.signals import Interrupted
 from ..train import METRICS, Config, Display, Diverged, RunFolder, train
+from ..train.engine import SIZES
 from ..train.folder import BEST, EMA, LAST, SUMMARY, TRAINING
 from ..train.record import environment
 from .results import TIMES, Result
@@ -30,14 +32,14 @@ TO_REMOVE = ".remove"
 class Run:
     """What a process must know to carry out one run."""
 
+    discretization: str
+    """As the study names it: the rule, or the control."""
     config: Config
     result: Path
     """The file to write."""
     keep: Keep
-
-    @property
-    def discretization(self) -> str:
-        return self.config.model.discretization
+    rules: tuple[RuleFile, ...] = ()
+    """Files with rules of the user's own, as they were when the study was started."""
 
     @property
     def seed(self) -> int:
@@ -70,6 +72,8 @@ def execute(run: Run) -> Outcome:
     """
     folder, training = run.folder, _Training()
     try:
+        for file in run.rules:
+            file.run()
         _forget_what_cannot_continue(folder)
         summary = train(run.config, display=training)
     except Interrupted:
@@ -138,15 +142,18 @@ def _forget_what_cannot_continue(folder: RunFolder) -> None:
 
 
 def _done(run: Run, summary: dict[str, Any]) -> Result:
-    curve = run.folder.read_metrics()
+    curve = _curve(run.folder)
     return Result(
         discretization=run.discretization,
         seed=run.seed,
         status="done",
         metrics={name: value for name, value in summary["best"].items() if name in METRICS and name not in TIMES},
         best_epoch=summary["best_epoch"],
+        best_update=summary["best"].get("updates"),
         train_seconds=summary["train_seconds"],
+        cpu_seconds=summary.get("cpu_seconds"),
         samples_per_second=_speed(run, curve),
+        sizes={name: summary[name] for name in SIZES if name in summary},
         curve=curve,
         environment=summary["environment"],
     )
@@ -156,7 +163,7 @@ def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result
     """The result of a run that did not reach its end, with as much of its curve as there is."""
     settings = run.config.run
     try:
-        curve = run.folder.read_metrics()
+        curve = _curve(run.folder)
     except ValueError:  # why the run failed matters more, and the run writes them again if it continues
         curve = []
     device = torch.accelerator.current_accelerator(check_available=True) if settings.device == "auto" else None
@@ -167,10 +174,20 @@ def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result
         error=message,
         diagnosis=diagnosis.as_facts() if diagnosis else None,
         train_seconds=curve[-1]["train_seconds"] if curve else 0.0,
+        cpu_seconds=curve[-1].get("cpu_seconds") if curve else None,
         samples_per_second=_speed(run, curve),
         curve=curve,
-        environment=environment(device or torch.device("cpu"), run.discretization) | {"threads": settings.threads},
+        environment=environment(device or torch.device("cpu"), run.config.model.discretization)
+        | {"threads": settings.threads},
     )
+
+
+def _curve(folder: RunFolder) -> list[dict[str, Any]]:
+    """The numbers of every record; a table in one, such as the IoU of each class, stays in the folder of the run."""
+    return [
+        {name: value for name, value in record.items() if not isinstance(value, dict)}
+        for record in folder.read_metrics()
+    ]
 
 
 def _speed(run: Run, curve: list[dict[str, Any]]) -> float:

@@ -11,16 +11,18 @@ from typing import Any
 
 import torch
 
-from ..discretize import get_discretization
+from ..discretize import get_discretization, origin_of
+from ..discretize.own import shown
 from ..support.files import shortened
 from ..support.names import unknown
 from ..train import METRICS, TASKS, Config, load_recipe
 from ..train.folder import TRAINING
 from ..train.record import environment
 from ..train.run import FREE
-from .results import PLAN, TIMES, Plan, run_folder
+from ..train.tasks import DATA_SETS
+from .results import CACHE, NO_STATE, PLAN, TIMES, Plan, run_folder
 
-__all__ = ["BY_THE_STUDY", "PAPER_DISCRETIZATIONS", "Wishes", "config_of", "make_plan"]
+__all__ = ["BY_THE_STUDY", "PAPER_DISCRETIZATIONS", "Wishes", "config_in", "config_of", "make_plan"]
 
 PAPER_DISCRETIZATIONS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
 
@@ -45,6 +47,7 @@ class Wishes:
     level: float | None = None
     threshold: float | None = None
     threads: int | None = None
+    control: bool | None = None
 
 
 def make_plan(recipe: str, config: Config, folder: Path, wishes: Wishes) -> Plan:
@@ -58,12 +61,24 @@ def make_plan(recipe: str, config: Config, folder: Path, wishes: Wishes) -> Plan
 
 
 def config_of(plan: Plan, config: Config, folder: Path, discretization: str, seed: int) -> Config:
-    """The settings of one run. Runs of the same seed differ in nothing but the rule."""
+    """The settings of one run. Runs of the same seed differ in nothing but the rule; the control has the baseline's."""
     config = copy.deepcopy(config)
     config.model.discretization, config.seed = discretization, seed
+    if discretization == NO_STATE:
+        config.model.discretization = plan.baseline
+        config.model.args |= {"state": False}
     config.out = str(run_folder(folder, discretization, seed))
     config.run.threads, config.run.resume = plan.threads, None
+    if config.data.cache is None and "cache" in DATA_SETS[config.data.name].settings:
+        config.data.cache = str(folder / CACHE)
     return config
+
+
+def config_in(plan: Plan, folder: Path) -> Config:
+    """The settings that the runs of a study share, as its plan has them."""
+    settings = {name: value for name, value in plan.config.items() if name not in ("description", "task")}
+    config = load_recipe(plan.recipe, settings)
+    return config_of(plan, config, folder.absolute(), plan.baseline, plan.seeds[0])
 
 
 def _has_begun(folder: Path) -> bool:
@@ -74,15 +89,16 @@ def _has_begun(folder: Path) -> bool:
 def _plan(recipe: str, config: Config, wishes: Wishes, before: Plan | None) -> Plan:
     shared = _shared(config)
     in_recipe = _shared(load_recipe(recipe))
-    device = torch.accelerator.current_accelerator(check_available=True) if config.run.device == "auto" else None
 
     def wished(name: str, default: Any) -> Any:
         wish = getattr(wishes, name)
         return wish if wish is not None else getattr(before, name) if before else default
 
+    discretizations = list(dict.fromkeys(wished("discretizations", PAPER_DISCRETIZATIONS)))
+    own = {name: origin.as_facts() for name in discretizations if (origin := origin_of(name))}
     return Plan(
         recipe=recipe,
-        discretizations=list(dict.fromkeys(wished("discretizations", PAPER_DISCRETIZATIONS))),
+        discretizations=discretizations,
         seeds=list(dict.fromkeys(wished("seeds", range(10)))),
         baseline=wished("baseline", "zoh"),
         metric=wished("metric", TASKS[config.task].primary.name),
@@ -91,8 +107,20 @@ def _plan(recipe: str, config: Config, wishes: Wishes, before: Plan | None) -> P
         settings={name: value for name, value in shared.items() if value != in_recipe[name]},
         threads=wished("threads", 1),
         config=shared,
-        environment=before.environment if before else environment(device or torch.device("cpu"), "zoh"),
+        environment=(before.environment if before else _environment(config)) | ({"rules": own} if own else {}),
+        control=_control(wishes, before),
     )
+
+
+def _environment(config: Config) -> dict[str, Any]:
+    device = torch.accelerator.current_accelerator(check_available=True) if config.run.device == "auto" else None
+    return environment(device or torch.device("cpu"), "zoh")
+
+
+def _control(wishes: Wishes, before: Plan | None) -> str | None:
+    if wishes.control is None and before:
+        return before.control
+    return NO_STATE if wishes.control in (True, None) else None
 
 
 def _shared(config: Config) -> dict[str, Any]:
@@ -105,6 +133,8 @@ def _shared(config: Config) -> dict[str, Any]:
 def _check(plan: Plan) -> None:
     for discretization in plan.discretizations:
         get_discretization(discretization)
+    if plan.config.get("model.args", {}).get("state") is False:
+        raise ValueError("model.args.state is not a setting of all runs: --control adds runs without a state")
     if not plan.seeds:
         raise ValueError("a study needs at least one seed")
     for seed in plan.seeds:
@@ -134,11 +164,18 @@ def _check_continues(before: Plan, plan: Plan, folder: Path) -> None:
         refuse("recipe", before.recipe, plan.recipe)
     if plan.threads != before.threads:
         refuse("threads per run", before.threads, plan.threads)
+    rules = plan.environment.get("rules", {})
+    for name, recorded in before.environment.get("rules", {}).items():
+        if name in rules and rules[name] != recorded:
+            raise ValueError(
+                f"{str(folder)!r} holds a study with {name!r} from {shown(recorded)}, not from {shown(rules[name])}; "
+                "give another --out"
+            )
     for name, value in plan.config.items():
         if name not in FREE and before.config.get(name) != value:
             refuse(name, before.config.get(name), value)
     for what, had, has in (
-        ("discretization", before.discretizations, plan.discretizations),
+        ("discretization", before.methods, plan.methods),
         ("seed", before.seeds, plan.seeds),
     ):
         if dropped := [item for item in had if item not in has]:

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from ..report import terminal
 from .metrics import METRICS
+from .tally import part_names
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -27,7 +28,7 @@ class Display:
         pass
 
     def update(self, step: int, updates: int, place: str) -> None:
-        """After an update: how many are done, of how many, and the same for people."""
+        """After an update: how many are done, of how many, and for people the same with the loss."""
 
     def epoch(self, record: dict[str, Any], place: str) -> None:
         """After an evaluation or an epoch, with its record."""
@@ -39,14 +40,19 @@ class Lines(Display):
 
     def __init__(self) -> None:
         self.last = time.monotonic()
+        self.first: tuple[int, float] | None = None
+        """Number and time of the first update that was seen."""
 
     def line(self, text: str) -> None:
         print(text, flush=True)
         self.last = time.monotonic()
 
     def update(self, step: int, updates: int, place: str) -> None:
-        if time.monotonic() - self.last > SECONDS_BETWEEN_LINES:
-            self.line(place)
+        now = time.monotonic()
+        begun, since = self.first = self.first or (step, now)
+        if now - self.last > SECONDS_BETWEEN_LINES:
+            left = (now - since) / (step - begun) * (updates - step) if step > begun else 0.0
+            self.line(f"{place}, about {terminal.duration(left)} left" if left else place)
 
 
 class Bar(Display):
@@ -106,7 +112,7 @@ def for_this_output() -> Display:
 
 
 def record_line(record: dict[str, Any], place: str) -> str:
-    parts = [place, f"train loss {record['train_loss']:.4f}"]
+    parts = [place, f"train loss {record['train_loss']:.4f}{_loss_parts(record)}"]
     parts += metrics_text(record)
     parts.append(f"{record['samples_per_second']:.0f} images/s")
     if "skipped" in record:
@@ -114,6 +120,12 @@ def record_line(record: dict[str, Any], place: str) -> str:
     if "unstable" in record:
         parts.append(f"WARNING: up to {record['unstable']:.1%} of a layer's steps leave the rule's stability interval")
     return ", ".join(parts)
+
+
+def _loss_parts(record: Mapping[str, Any]) -> str:
+    """In brackets, if there are several."""
+    told = [f"{name} {record[key]:.4f}" for key, name in part_names(record).items()]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def metrics_text(values: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
@@ -12,7 +12,7 @@ from accelerate.utils import send_to_device
 from torch import Tensor, nn
 
 from ...data.batches import Batch, BatchSource, evaluation_batches
-from ...models import Diagnosis, create_model, load_checkpoint, model_names
+from ...models import Diagnosis, NotDownloaded, create_model, load_checkpoint, model_names
 from ...support.names import unknown
 from ...support.ranges import Range
 from ..metrics import Gather, Meter, Metric
@@ -41,8 +41,14 @@ class Task(Protocol):
     @property
     def evaluation(self) -> Evaluation: ...
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """The mean loss of a training batch; `model` is the task's, perhaps wrapped."""
+    def notes(self) -> Iterable[str]:
+        """What a person should see of the data before the training begins, a line each."""
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """The parts of the mean loss of a training batch, which is their sum; `model` is the task's, perhaps wrapped.
+
+        A run records each of them by its name, if there are several.
+        """
 
     def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
         """Where the model goes wrong on this batch, and whether its steps are stable."""
@@ -123,5 +129,8 @@ def backbone_of(config: Config, num_classes: int) -> Any:
     torch.manual_seed(config.seed)
     model = create_model(settings.name, **arguments)
     if settings.weights is not None:
-        load_checkpoint(model, settings.weights, allow_other_discretization=settings.allow_other_discretization)
+        try:
+            load_checkpoint(model, settings.weights, allow_other_discretization=settings.allow_other_discretization)
+        except NotDownloaded as error:
+            raise NotDownloaded(f"{error}, or start from random weights with --model.weights null") from error
     return model
