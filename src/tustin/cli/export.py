@@ -32,14 +32,16 @@ ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", metavar="RUN_OR_CHECKPOINT", type=Path, help="a run's folder, or a checkpoint")
-    parser.add_argument("--to", choices=ENDINGS, default="onnx", help="the format (default: onnx)")
-    parser.add_argument("--out", metavar="FILE", type=Path, help="default: beside the checkpoint, .onnx or .pt2")
+    parser.add_argument("checkpoint", metavar="RUN_OR_CHECKPOINT", type=Path, help="checkpoint, or folder of a run")
+    parser.add_argument("--to", choices=ENDINGS, default="onnx", help="format (default: onnx)")
+    parser.add_argument(
+        "--out", metavar="FILE", type=Path, help="output file (default: beside the checkpoint, .onnx or .pt2)"
+    )
     parser.add_argument(
         "--dynamic-size", action="store_true", help="take images of any size; of a segmenter only with --to torch"
     )
-    parser.add_argument("--no-check", action="store_true", help="do not run the file, where onnxruntime is missing")
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_argument("--no-check", action="store_true", help="write the file without running it")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
