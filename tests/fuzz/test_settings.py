@@ -33,6 +33,7 @@ COMMANDS: list[list[str]] = [
     ["info", "nowhere.safetensors", "--import", "nowhere.py"],
     ["eval", "nowhere.safetensors", "--stride", "2", "--delta-scale", "0.25", "--conv-dilation", "2"],
     ["predict", "nowhere.png", "--checkpoint", "nowhere.safetensors", "--top", "3", "--score", "0.5"],
+    ["export", "nowhere.safetensors", "--to", "onnx", "--out", "model.onnx", "--dynamic-size", "--no-check"],
 ]
 
 
