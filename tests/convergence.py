@@ -39,7 +39,10 @@ def held_solution(t: float) -> float:
 
 
 def errors(
-    discretization: Discretization, u: Callable[[Tensor], Tensor], solution: Callable[[float], float]
+    discretization: Discretization,
+    u: Callable[[Tensor], Tensor],
+    solution: Callable[[float], float],
+    mix: float | None = None,
 ) -> list[float]:
     """Error at the end of [0, 2] with 32, 64, 128 and 256 steps."""
     found = []
@@ -49,7 +52,7 @@ def errors(
         one = torch.ones(1, 1, dtype=torch.float64)
         step = torch.full((1, 1, steps), delta, dtype=torch.float64)
         y = selective_scan(
-            u(t)[None, None], step, -RATE * one, one, one, discretization=discretization, backend="reference"
+            u(t)[None, None], step, -RATE * one, one, one, discretization=discretization, backend="reference", mix=mix
         )
         found.append(abs(float(y[0, 0, -1]) - solution(END)))
     return found

@@ -19,9 +19,9 @@ import tustin.train.tasks.classification  # noqa: F401
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([__name__])
 
-TIMES = {"train_seconds", "samples_per_second", "seconds", "epoch_seconds", "best_digest"}
+TIMES = {"train_seconds", "cpu_seconds", "samples_per_second", "seconds", "recorded_seconds", "best_digest"}
 """What may differ: times, and the sum of a file that holds some."""
-_TIMES = re.compile(rb'\\*"(train_seconds|samples_per_second)\\*": [-+.0-9e]+')
+_TIMES = re.compile(rb'\\*"(train_seconds|cpu_seconds|samples_per_second)\\*": [-+.0-9e]+')
 
 
 def in_a_process(function: Callable[..., Any], *args: Any) -> tuple[int | None, Any]:

@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.systems import cast
+from tests.systems import FUSED, cast
 from tests.tolerances import DERIVATIVES, SCAN, assert_close
-from tustin import DISCRETIZATIONS, selective_scan
+from tustin import selective_scan
 from tustin.ops import native
 
 Arguments = dict[str, Tensor]
 needs_native = pytest.mark.skipif(bool(native.missing()), reason=str(native.missing()))
-each_discretization = pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+each_discretization = pytest.mark.parametrize("discretization", FUSED)
 
 
 @contextmanager

@@ -4,11 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
+import tustin.discretize
 from tustin import DISCRETIZATIONS
 from tustin.ops.scan import BACKENDS
 
 FORMS = ("constant", "token", "grouped")
-OPTIONAL = ("D", "z", "delta_bias", "initial_state")
+OPTIONAL = ("D", "z", "delta_bias", "initial_state", "mix")
+FUSED = tuple(rule.name for rule in tustin.discretize.FUSED)
 CPU = torch.device("cpu")
 
 
@@ -52,7 +54,8 @@ def system(
     z = ΔA reaches −8, so that `rk4` uses its limiter, but stays inside the interval on which the rule is stable:
     outside, the states of `rk4_raw` grow until rounding is all there is.
     """
-    fastest = min(4.0, -DISCRETIZATIONS[discretization].stable[0] / 2.5)  # no step below exceeds 2.5, softplus or not
+    rule = DISCRETIZATIONS[discretization]
+    fastest = min(4.0, -rule.stable[0] / 2.5)  # no step below exceeds 2.5, softplus or not
     random = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -76,8 +79,15 @@ def system(
         "z": normal(batch, D, L),
         "delta_bias": uniform(0.0, 0.3, D),
         "initial_state": normal(batch, D, N),
+        "mix": uniform(0.0, 1.0, batch, D, L),
     }
-    return {name: t.to(dtype) for name, t in arguments.items() if name not in OPTIONAL or name in optional}
+    if rule.state_parts > 1:  # the v before the first token, and the steps
+        past, steps = normal(batch, D, N, rule.taps - 1), uniform(0.05, 2.0, batch, D, 1, rule.steps - 1)
+        arguments["initial_state"] = torch.cat(
+            [arguments["initial_state"][..., None], past, steps.expand(batch, D, N, -1)], -1
+        )
+    wanted = [name for name in optional if name != "mix" or rule.mixes]
+    return {name: t.to(dtype) for name, t in arguments.items() if name not in OPTIONAL or name in wanted}
 
 
 def cast(arguments: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:

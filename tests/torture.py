@@ -23,6 +23,7 @@ STUDY = [
     "study",
     "digits",
     *SETTINGS,
+    "--no-control",
     "--discretizations",
     "zoh,bil",
     "--seeds",
@@ -36,7 +37,8 @@ STUDY = [
 
 def begin(command, folder, program=(sys.executable, "-m", "tustin")):
     words = [*program, *command, "--out", str(folder)]
-    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    environment = os.environ | {"GIT_DIR": os.devnull}  # a commit in the meantime would be recorded, and differ
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def finish(command, folder):

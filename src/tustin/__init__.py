@@ -12,31 +12,40 @@ __version__ = "0.1.0"
 __all__ = [
     "DISCRETIZATIONS",
     "Discretization",
+    "adapt",
+    "causal_conv",
+    "causal_conv_update",
     "check_values",
     "create_model",
     "diagnose",
     "load",
     "load_checkpoint",
     "register",
+    "restore",
     "save",
     "selective_scan",
+    "selective_state_update",
 ]
 
 if is_command():  # as early as can be: Ctrl-C while libraries are imported would be a traceback, or lost
     end_at_once_on_interrupt()
 
 if TYPE_CHECKING:
+    from .adapters import adapt, restore
     from .discretize import DISCRETIZATIONS, Discretization, register
     from .models import create_model, load, load_checkpoint, save
     from .models.diagnose import diagnose
+    from .ops import causal_conv, causal_conv_update, selective_state_update
     from .ops.scan import check_values, selective_scan
 else:  # torch takes seconds and timm as long again: a command that needs neither starts at once
     __getattr__ = lazy_names(
         __name__,
         {
+            ".adapters": ("adapt", "restore"),
             ".discretize": ("DISCRETIZATIONS", "Discretization", "register"),
             ".models": ("create_model", "load", "load_checkpoint", "save"),
             ".models.diagnose": ("diagnose",),
+            ".ops": ("causal_conv", "causal_conv_update", "selective_state_update"),
             ".ops.scan": ("check_values", "selective_scan"),
         },
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tustin import DISCRETIZATIONS
+from tests.systems import FUSED
 from tustin.bench.scan import cells, limit_cases
 from tustin.bench.workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell
 from tustin.cli.bench_arguments import BACKENDS
@@ -10,7 +10,7 @@ from tustin.report.measurement import Options, Result
 from tustin.report.timing import Lap, Timing
 
 OPTIONS = Options(
-    discretizations=tuple(DISCRETIZATIONS),
+    discretizations=tuple(FUSED),
     lengths=(64, 197, 785, 6085),
     batch_sizes=(1, 8),
     threads=2,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.bench.results import CELL, OPTIONS, made_up, seconds, timing
-from tustin import DISCRETIZATIONS
+from tests.systems import FUSED
 from tustin.bench.checks import LONG, check_all, check_texts
 from tustin.bench.scan import Scans
 
@@ -47,7 +47,7 @@ def test_a_broken_promise_is_admitted(claim, slow, factor, measured):
     def find(cell):
         return timing(seconds(cell) * (factor if cell == slow else 1))
 
-    checks = {check.claim: check for check in check_all(CELL, tuple(DISCRETIZATIONS), find, GEMM)}
+    checks = {check.claim: check for check in check_all(CELL, tuple(FUSED), find, GEMM)}
     assert checks[claim].measured == measured
     assert checks[claim].holds is False
 
@@ -56,7 +56,7 @@ def test_number_and_verdict_agree_after_rounding():
     def find(cell):
         return timing(seconds(cell) * (1.004 if cell.discretization == "rk4" else 1))
 
-    checks = {check.claim: check for check in check_all(CELL, tuple(DISCRETIZATIONS), find, GEMM)}
+    checks = {check.claim: check for check in check_all(CELL, tuple(FUSED), find, GEMM)}
     check = checks["forward, bil, rk4 : zoh"]
     assert (check.measured, check.holds) == (1.0, True)
 
@@ -66,7 +66,7 @@ def test_a_verdict_that_noise_could_change_says_so():
         calls = (1.3, 1.0, 1.2, 0.9, 1.1, 1.3, 1.0) if cell.discretization == "pol" else (1.0,) * 7
         return timing(*(seconds(cell) * factor for factor in calls))
 
-    checks = {check.claim: check for check in check_all(CELL, tuple(DISCRETIZATIONS), find, GEMM)}
+    checks = {check.claim: check for check in check_all(CELL, tuple(FUSED), find, GEMM)}
     broken = checks["forward, foh, pol, hoh : zoh"]
     assert (broken.measured, broken.interval, broken.which) == (1.1, (0.9, 1.3), "pol")
     assert (broken.holds, broken.decided) == (True, False)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.bench.results import made_up
 from tests.native import needs_native
-from tustin import DISCRETIZATIONS
+from tests.systems import FUSED
 from tustin.bench import machine
 from tustin.bench.scan import Scans
 from tustin.ops.scan.native import discretization_names
@@ -19,7 +19,7 @@ def test_rates_follow_the_model():
     assert result.limits.gemm == pytest.approx(200e9)
     assert result.limits.copy == pytest.approx(20e9)
     rates = {rate.discretization: rate for rate in result.rates()}
-    assert list(rates) == list(DISCRETIZATIONS)
+    assert list(rates) == list(FUSED)
     mamba = rates["mamba"]
     assert mamba.updates == pytest.approx(5e9)
     assert mamba.gemm_ratio == pytest.approx(40)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from tests.bench.results import CELL, OPTIONS, made_up, without
-from tustin import DISCRETIZATIONS
+from tests.systems import FUSED
 from tustin.bench import scan, workloads
 from tustin.bench.checks import LONG
 from tustin.bench.machine import Limit
@@ -20,7 +20,7 @@ FEW = replace(OPTIONS, discretizations=("mamba", "bil"), levels=LEVELS)
 def test_the_plan_holds_every_rule_backend_and_shape_once():
     found = cells(OPTIONS)
     assert len(set(found)) == len(found)
-    for discretization in DISCRETIZATIONS:
+    for discretization in FUSED:
         for L in OPTIONS.lengths:
             for batch in (1, 8):
                 for backward in (False, True):

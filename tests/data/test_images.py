@@ -12,6 +12,7 @@ from torchvision import datasets
 
 import tustin
 from tustin.data import Images, cifar, folder, transforms
+from tustin.data.decoded import decode
 from tustin.data.pictures import UnreadableError, read_image
 
 FACTS = {
@@ -165,3 +166,73 @@ def test_cifar_without_internet(monkeypatch, tmp_path):
 def test_cifar_that_may_not_be_downloaded(tmp_path):
     with pytest.raises(RuntimeError, match=r"cifar10 is not in .*--data\.download true 'tustin train' fetches it"):
         cifar("cifar10", tmp_path, training=True, download=False)
+
+
+# --- whole batches, and decoded once ----------------------------------------------------------------------------------
+
+PLAIN = {"crop": "padded", "flip": 0.5, "color_jitter": 0.0, "auto": None, "erase": 0.0}
+
+
+def test_a_sample_of_a_batch_is_what_it_is_alone(image_folder):
+    images = folder(image_folder, training=True).prepared(transforms.for_training(FACTS, **PLAIN), 3, False, None)
+    keys = [(i, 2**62 + 12345 * i) for i in range(12)]
+    together = images.__getitems__(keys)["images"]
+    assert torch.equal(together, torch.cat([images.__getitems__([key])["images"] for key in keys]))
+    assert torch.equal(together.flip(0), images.__getitems__(keys[::-1])["images"])
+
+
+def test_crops_and_flips_are_those_of_the_padded_image(tmp_path):
+    """Every sample is one of the 2 x 5 x 5 views that padding by two pixels allows, and all of them occur."""
+    pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    prepare = transforms.for_training(FACTS, **PLAIN)
+    images = Images([pixels], [0], ["a"], True).prepared(prepare, 3, False, None)
+    padded = torch.from_numpy(np.pad(pixels, ((2, 2), (2, 2), (0, 0)))).permute(2, 0, 1).float() / 255 * 2 - 1
+    views = [padded[:, y : y + 16, x : x + 16] for y in range(5) for x in range(5)]
+    views += [view.flip(2) for view in views]
+    seeds = np.random.default_rng(1).integers(2**63, size=1000).tolist()
+    samples = images.__getitems__([(0, seed) for seed in seeds])["images"]
+    matches = torch.cdist(
+        samples.flatten(1), torch.stack(views).flatten(1), compute_mode="donot_use_mm_for_euclid_dist"
+    )
+    assert matches.min(dim=1).values.max() < 1e-5
+    counts = matches.argmin(dim=1).bincount(minlength=50)
+    assert counts.min() > 0
+    assert 0.4 < counts[25:].sum() / 1000 < 0.6
+
+
+def test_evaluation_in_batches_is_timms(image_folder):
+    for crop_pct in (1.0, 0.8):
+        facts = {**FACTS, "crop_pct": crop_pct}
+        images = folder(image_folder, training=False)
+        ways = transforms.for_evaluation(facts), transforms.for_evaluation_in_batches(facts)
+        one, other = (images.prepared(way, 3, False, True).__getitems__([(i, 0) for i in range(4)]) for way in ways)
+        assert torch.equal(one["images"], other["images"])
+
+
+def test_decoded_images_are_mapped_and_checked_against_the_files(image_folder, tmp_path, monkeypatch):
+    (image_folder / "train" / "cat" / "0.png").write_bytes(b"broken")
+    images, cache = folder(image_folder, training=True), str(tmp_path / "cache")
+    prepare = transforms.for_training(FACTS, **PLAIN)
+
+    def opened():
+        return images.prepared(prepare, 3, True, True, cache)
+
+    plain, first = images.prepared(prepare, 3, True, True), opened()
+    keys = [(i, i) for i in range(12)]
+    expected = plain.__getitems__(keys)["images"]
+    assert torch.equal(first.__getitems__(keys)["images"], expected)
+    decoding = []
+    monkeypatch.setattr("tustin.data.decoded.decode", lambda *args: decoding.append(1) or decode(*args))
+    assert torch.equal(opened().__getitems__(keys)["images"], expected)
+    assert not decoding, "the second time nothing is decoded"
+
+    [pixels] = (tmp_path / "cache").glob("*.pixels.npy")
+    content = bytearray(pixels.read_bytes())
+    content[-1] ^= 1
+    pixels.write_bytes(content)
+    assert torch.equal(opened().__getitems__(keys)["images"], expected)
+    assert len(decoding) == 1, "a flipped bit is noticed"
+    Image.new("RGB", (30, 20), "red").save(image_folder / "train" / "dog" / "1.png")
+    changed = opened().__getitems__(keys)["images"]
+    assert len(decoding) == 2, "another file is noticed"
+    assert not torch.equal(changed, expected)

@@ -31,6 +31,21 @@ def _higher_order_hold(n: int) -> Callable[[mpf, mpf], mpf]:
     return lambda d, z: sum(d ** (i + 1) * phi(i + 1, z) / mp.factorial(i) for i in range(n + 1))
 
 
+def _parabola(d: mpf, z: mpf, before: mpf, sample: int) -> mpf:
+    """∫ e^{A(Δ−s)} ℓ(s) ds, where the parabola ℓ is 1 at one of the samples (s = Δ, 0, −before) and 0 at the others."""
+    if not before:  # a line: there is no third sample
+        return (d * phi(2, z), d * (phi(1, z) - phi(2, z)), mp.mpf(0))[sample]
+    here, *others = [(d, mp.mpf(0), -before)[(sample + i) % 3] for i in range(3)]
+    scale = (here - others[0]) * (here - others[1])
+    if not scale:
+        return mp.mpf(0)  # d = 0: the integral is empty
+    moments = [mp.factorial(j) * d ** (j + 1) * phi(j + 1, z) for j in range(3)]  # ∫ e^{A(Δ−s)} s^j ds
+    return (moments[2] - sum(others) * moments[1] + others[0] * others[1] * moments[0]) / scale
+
+
+MIX = mp.mpf(0.3)  # λ of exptrap, exactly the double
+RATIO = 2  # Δ_k/Δ_{k−1} of true_hoh
+
 with mp.workdps(120):
     Z_STAR = mp.findroot(lambda z: 1 + z + z**2 / 2 + z**3 / 6, -1.6)
     """Where RK4's α is smallest."""
@@ -42,8 +57,10 @@ ALPHA: dict[str, Callable[[mpf], mpf]] = {
     "bil": lambda z: (1 + z / 2) / (1 - z / 2),
     "rk4": lambda z: ALPHA["rk4_raw"](max(z, Z_STAR)),
     "rk4_raw": lambda z: 1 + z + z**2 / 2 + z**3 / 6 + z**4 / 24,
+    **dict.fromkeys(("true_foh", "exptrap", "true_hoh"), mp.exp),
+    "true_bil": lambda z: (1 + z / 2) / (1 - z / 2),
 }
-BETA: dict[str, Callable[[mpf, mpf], mpf]] = {
+BETA: dict[str, Callable[..., mpf]] = {
     "mamba": lambda d, z: d,
     "zoh": lambda d, z: d * phi(1, z),
     "foh": lambda d, z: d**2 * phi(2, z),
@@ -53,14 +70,32 @@ BETA: dict[str, Callable[[mpf, mpf], mpf]] = {
     "hoh3": _higher_order_hold(3),
     "rk4": lambda d, z: (d if z >= Z_STAR else d * Z_STAR / z) * _polynomial(max(z, Z_STAR)),
     "rk4_raw": lambda d, z: d * _polynomial(z),
+    "true_foh": lambda d, z: d * phi(2, z),
+    "true_bil": lambda d, z: d / 2 / (1 - z / 2),
+    "exptrap": lambda d, z: MIX * d,
+    "true_hoh": lambda d, z, before: _parabola(d, z, before, 0),
 }
+EARLIER: dict[str, tuple[Callable[..., mpf], ...]] = {
+    "true_foh": (lambda d, z: d * (phi(1, z) - phi(2, z)),),
+    "true_bil": (BETA["true_bil"],),
+    "exptrap": (lambda d, z: (1 - MIX) * d * mp.exp(z),),
+    "true_hoh": (
+        lambda d, z, before: _parabola(d, z, before, 1),
+        lambda d, z, before: _parabola(d, z, before, 2),
+    ),
+}
+"""The weights of the samples before the newest."""
 
 
 @cache
 def quantity(discretization: str, name: str, delta: float, z: float) -> float:
     """One coefficient or partial derivative at exactly this (Δ, z), rounded once."""
-    alpha, beta, d, z = ALPHA[discretization], BETA[discretization], mp.mpf(delta), mp.mpf(z)
-    match name:
+    alpha, d, z = ALPHA[discretization], mp.mpf(delta), mp.mpf(z)
+    sample = next((int(digit) for digit in name if digit.isdigit()), 0)
+    betas = (BETA[discretization], *EARLIER.get(discretization, ()))
+    steps = (d / RATIO,) if discretization == "true_hoh" else ()
+    beta = lambda d, z: betas[sample](d, z, *steps)  # noqa: E731
+    match name.replace(f"β{sample}", "β"):
         case "α":
             return float(alpha(z))
         case "∂α/∂z":

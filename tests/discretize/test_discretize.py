@@ -9,11 +9,10 @@ from torch import Tensor
 
 from tests.systems import FORMS, system
 from tests.tolerances import assert_close
-from tests.two_sample import TRUE_FOH
 from tustin import DISCRETIZATIONS, Discretization, selective_scan
 from tustin.discretize import discretize, higher_order_hold
 
-RULES = [*DISCRETIZATIONS.values(), TRUE_FOH, higher_order_hold(5)]
+RULES = [*DISCRETIZATIONS.values(), higher_order_hold(5)]
 each_rule = pytest.mark.parametrize("discretization", RULES, ids=lambda discretization: discretization.name)
 
 
@@ -85,8 +84,8 @@ def test_grouped_matrix_serves_neighbouring_channels() -> None:
 def test_four_dimensional_matrices_are_elementwise_unless_the_step_says_otherwise() -> None:
     """A rule of two samples delays B along time in the scan's form only: elsewhere no dimension is time."""
     A, B = (torch.linspace(low, high, 24, dtype=torch.float64).view(1, 2, 3, 4) for low, high in ((-3, 0), (-1, 2)))
-    _, B0, B1 = discretize(A, B, 0.3, TRUE_FOH)
-    _, beta0, beta1 = discretize(A, torch.ones_like(B), 0.3, TRUE_FOH)
+    _, B0, B1 = discretize(A, B, 0.3, "true_foh")
+    _, beta0, beta1 = discretize(A, torch.ones_like(B), 0.3, "true_foh")
     assert_close(B0, beta0 * B)
     assert_close(B1, beta1 * B)
 
@@ -97,6 +96,27 @@ def test_gradients_reach_every_argument() -> None:
 
     x = system(1, 2, 3, 2, B="grouped", dtype=torch.float64)
     assert torch.autograd.gradcheck(matrices, [x[name].requires_grad_() for name in ("A", "B", "delta")])
+
+
+def test_mix_is_a_number_or_one_per_token() -> None:
+    """λ = 0.25 in three spellings; at λ = 1 the older sample weighs nothing."""
+    x = system(2, 3, 4, 2, B="constant", dtype=torch.float64)
+    run = x["A"], x["B"], x["delta"], "exptrap"
+    alpha, *number = discretize(*run, mix=0.25)
+    for mix in (torch.tensor(0.25), torch.full((2, 3, 4), 0.25)):
+        assert all(torch.equal(a, b) for a, b in zip(discretize(*run, mix=mix), (alpha, *number), strict=True))
+    assert_close(number[0][:, :, 1:], 0.25 * x["delta"][:, :, 1:, None] * x["B"][None, :, None])
+    assert not discretize(*run, mix=1)[2].any()
+
+
+def test_mix_that_makes_no_sense() -> None:
+    A = -torch.ones(1)
+    with pytest.raises(ValueError, match="discretization 'zoh' has no λ"):
+        discretize(A, A, 0.1, "zoh", mix=0.5)
+    with pytest.raises(ValueError, match=r"mix must be between 0 and 1, got 1\.5"):
+        discretize(A, A, 0.1, "exptrap", mix=1.5)
+    with pytest.raises(TypeError, match="mix must be a tensor or a number, got str"):
+        discretize(A, A, 0.1, "exptrap", mix="half")
 
 
 def test_unknown_discretization() -> None:

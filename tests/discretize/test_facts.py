@@ -128,6 +128,50 @@ def _assert_order(declared: float, errors: list[float]) -> None:
         assert convergence.slopes(errors) == pytest.approx([declared] * 3, abs=0.1)
 
 
+def test_order_of_the_exponential_trapezoid_depends_on_the_mix() -> None:
+    """Second order at λ = ½ alone."""
+    for mix, order in ((0.5, 2), (0.75, 1), (0.0, 1), (1.0, 1)):
+        errors = convergence.errors(
+            DISCRETIZATIONS["exptrap"], convergence.smooth_input, convergence.smooth_solution, mix=mix
+        )
+        assert convergence.slopes(errors) == pytest.approx([order] * 3, abs=0.1)
+
+
+def test_true_hoh_is_exact_on_a_parabola_with_uneven_steps() -> None:
+    """h' = −1.7h + t² at t = 0.1, 0.8, …: all the rule needs is that the samples lie on one parabola."""
+    a = -1.7
+    delta = double(0.1, 0.7, 0.02, 1.5, 0.3)
+    t = delta.cumsum(0)
+    particular = lambda t: -(t**2) / a - 2 * t / a**2 - 2 / a**3  # noqa: E731
+    exact = particular(t) - particular(double(0.0)) * (a * t).exp()
+    start = double(0, 0, 0.25, 0.5).view(1, 1, 1, 4)  # h(0), u(0), u(−½), and the ½ between them
+    one = torch.ones(1, 1).double()
+    y = selective_scan(
+        (t**2)[None, None], delta[None, None], a * one, one, one, discretization="true_hoh", backend="reference",
+        initial_state=start,
+    )  # fmt: skip
+    assert_close(y[0, 0], exact)
+
+
+@given(st.floats(0.1, 10), st.floats(0, 80))
+def test_true_hoh_weighs_its_samples_no_more_than_it_declares(ratio: float, size: float) -> None:
+    """Σ|β|/Δ = 1 + r²/(3(1 + r)) at z = 0, and less for every z < 0: within 4.04 for steps of 1:10 to 10:1."""
+    rule = DISCRETIZATIONS["true_hoh"]
+    total = [
+        float(sum(b.abs() for b in rule(double(1), double(z), earlier=(double(1 / ratio),))[1])) for z in (0.0, -size)
+    ]
+    assert total[0] == pytest.approx(1 + ratio**2 / (3 * (1 + ratio)), rel=1e-12)
+    assert rule.largest_weight is not None
+    assert total[1] <= total[0] + 1e-12 <= rule.largest_weight + 1e-9
+
+
+def test_true_hoh_without_a_step_before_is_true_foh() -> None:
+    z, delta = -torch.logspace(-3, 1, 9).double(), double(0.3)
+    _, (now, before, oldest) = DISCRETIZATIONS["true_hoh"](delta, z, earlier=(double(0),))
+    _, expected = DISCRETIZATIONS["true_foh"](delta, z)
+    assert torch.equal(torch.stack([now, before, oldest]), torch.stack([*expected, torch.zeros_like(z)]))
+
+
 # ── higher-order holds ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -198,6 +242,13 @@ FALSE_FACTS = {
         {"coefficients": lambda delta, z: (z.exp(), (delta * z.expm1() / z,))},
         "not finite",
     ),
+    "a largest weight that is too small": (
+        DISCRETIZATIONS["true_hoh"],
+        {"largest_weight": 4.0},
+        "declares the largest weight 4, but it is 4.0303",
+    ),
+    "no largest weight": (DISCRETIZATIONS["true_hoh"], {"largest_weight": None}, "largest_weight must be given"),
+    "a largest weight without need": (ZOH, {"largest_weight": 1.0}, "largest_weight must be given"),
     "a bare tensor for the taps": (ZOH, {"coefficients": lambda delta, z: (z.exp(), delta)}, "in a tuple"),
 }
 
@@ -237,11 +288,13 @@ def test_the_truth_is_accepted(discretization: Discretization, clean_registry: N
 def test_facts_are_complete(discretization: Discretization) -> None:
     """Every rule says its formulas and its source, one formula per tap, under the name it is registered by."""
     assert DISCRETIZATIONS[discretization.name] is discretization
-    assert discretization.taps == len(discretization.betas) == 1
+    assert discretization.taps == len(discretization.betas) >= discretization.steps
     assert discretization.alpha
     assert all(discretization.betas)
     assert discretization.source
-    assert discretization.held_order >= discretization.order >= 0
+    # One sample cannot know how the input varies; several cannot know that it jumped.
+    assert discretization.order <= 1 if discretization.taps == 1 else discretization.held_order == 1
+    assert min(discretization.held_order, discretization.order) >= 0
 
 
 def test_unknown_discretization_lists_the_known_and_the_closest() -> None:

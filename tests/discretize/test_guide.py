@@ -76,7 +76,7 @@ def library(project: Path) -> Path:
         return command[-1]
 
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compile_one, ("scan", "conv", "rowwise", "scheduled", "native")))
+        objects = list(pool.map(compile_one, ("scan", "conv", "conv_update", "rowwise", "scheduled", "native")))
     link = [str(COMPILER), "-shared", "-fopenmp", *objects, "-o", "build/_native.so"]
     subprocess.run(link, cwd=project, check=True, timeout=60)
     return build / "_native.so"

@@ -1,6 +1,5 @@
 """The picture shows every rule, and what it shows is true."""
 
-import math
 import os
 from itertools import pairwise
 
@@ -12,20 +11,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
 from tustin import DISCRETIZATIONS, Discretization, selective_scan
-from tustin.discretize import phi
 from tustin.report import rules_picture as picture
 
-TRUE_FOH = Discretization(
-    name="true_foh",
-    coefficients=lambda delta, z: (z.exp(), (delta * phi(2, z), delta * (phi(1, z) - phi(2, z)))),
-    alpha="e^z",
-    betas=("Δ·φ2(z)", "Δ·(φ1(z) − φ2(z))"),
-    order=2,
-    held_order=1,
-    exact_equilibrium=True,
-    stable=(-math.inf, 0),
-    source="a two-sample rule",
-)
+TRUE_FOH = DISCRETIZATIONS["true_foh"]
 EXPLODING = Discretization(
     name="exploding",
     coefficients=lambda delta, z: (1 + z - 6 * z**2, (delta * (1 - 6 * z),)),
@@ -37,7 +25,8 @@ EXPLODING = Discretization(
     stable=(-0.5, 0),
     source="far outside its interval where the responses are drawn",
 )
-RULES = [*DISCRETIZATIONS.values(), TRUE_FOH]
+
+RULES = list(DISCRETIZATIONS.values())
 
 
 def scan(rule, u):
@@ -58,9 +47,9 @@ def test_response_is_what_the_scan_computes(rule):
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_frequency_response_is_the_transform_of_the_impulse_response(rule):
     impulse = np.zeros(256)
-    impulse[0] = 1
+    impulse[1] = 1  # the first token has no step before it, and a rule may look at that
     omega = 2 * np.pi * np.arange(129) / (256 * picture.DELTA)
-    expected = np.fft.rfft(scan(rule, impulse))
+    expected = np.fft.rfft(np.roll(scan(rule, impulse), -1))
     np.testing.assert_allclose(picture.frequency_response(rule, omega), expected, rtol=0, atol=1e-12)
 
 

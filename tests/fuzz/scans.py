@@ -78,6 +78,7 @@ def _usable(chance: random.Random, batches: tuple[int, ...] = (0, 1, 1, 2, 3)) -
         own = chance.choice(DTYPES) if chance.random() < 0.2 else dtype
         arguments[name] = LAYOUTS[layout](name, t.to(own))
         changes.append(f"{name} {layout} {str(own).removeprefix('torch.')}")
+    kind = ""
     if sizes[0] and chance.random() < 0.3:
         name, kind = chance.choice([n for n in arguments if n != "A"]), chance.choice(list(USABLE))
         value = arguments[name]
@@ -90,13 +91,17 @@ def _usable(chance: random.Random, batches: tuple[int, ...] = (0, 1, 1, 2, 3)) -
         "reverse": chance.random() < 0.5,
         "delta_softplus": chance.random() < 0.5,
     }
+    level = chance.choice(LEVELS) if LEVELS else None
+    kind_of_gradient = chance.choice(list(USABLE)) if sizes[0] and chance.random() < 0.2 else None
+    if {kind, kind_of_gradient} == {"subclass", "wrapper of two"}:  # PyTorch itself cannot make one into the other
+        kind_of_gradient = None
     return Case(
         description=f"sizes {sizes}, forms {forms}, {options}, {', '.join(changes)}",
-        level=chance.choice(LEVELS) if LEVELS else None,
+        level=level,
         arguments=dict(arguments),
         options=options,
         requires_grad=tuple(sorted(requires_grad)),
-        kind_of_gradient=chance.choice(list(USABLE)) if sizes[0] and chance.random() < 0.2 else None,
+        kind_of_gradient=kind_of_gradient,
     )
 
 
@@ -146,6 +151,7 @@ WRONG_OPTIONS: list[tuple[str, object, str]] = [
     *(("discretization", value, "unknown discretization") for value in ("zho", None, 3, ["zoh"], {})),
     *(("backend", value, "unknown backend") for value in ("cpu", None, 3, ["native"], {})),
     ("initial_state", 1.0, "initial_state must be a tensor, got float"),
+    *(("mix", value, "mix ") for value in (1.5, "half", [0.5], True)),
 ]
 
 

@@ -60,7 +60,7 @@ def test_checkpoints(files: Path) -> None:
                 tensors = safetensors.torch.load_file(source)
                 key = random.choice(sorted(tensors))
                 dtype = random.choice([torch.int64, torch.bool, torch.float16, torch.float8_e5m2])
-                changed = [tensors[key][..., :-1].clone(), tensors[key][None], tensors[key].to(dtype)]
+                changed = [torch.atleast_1d(tensors[key])[..., :-1].clone(), tensors[key][None], tensors[key].to(dtype)]
                 _write(file, {**tensors, key: random.choice(changed)}, describe(source))
             case _:
                 _write(file, safetensors.torch.load_file(source), mutated_value(random, describe(source)))

@@ -87,20 +87,20 @@ def direction(layer: Parameters, xz: Tensor, discretization: str, suffix: str) -
     delta = torch.einsum("dr,brl->bdl", part(f"dt_proj{suffix}.weight"), dt)
     delta = F.softplus(delta + part(f"dt_proj{suffix}.bias")[:, None])
     h = u.new_zeros(len(u), D, N)
-    out = []
+    out, v = [], []
     for k in range(L):
-        alpha, beta = coefficients(delta[:, :, k, None], A, discretization)
-        h = alpha * h + beta * B[:, None, :, k] * u[:, :, k, None]
+        alpha, betas = coefficients(delta[:, :, k, None], A, discretization)
+        v.insert(0, B[:, None, :, k] * u[:, :, k, None])
+        h = alpha * h + sum(beta * sample for beta, sample in zip(betas, v, strict=False))
         out.append((h * C[:, None, :, k]).sum(-1) + part(f"D{suffix}") * u[:, :, k])
     return torch.stack(out, dim=-1) * F.silu(gate)
 
 
-def coefficients(delta: Tensor, A: Tensor, discretization: str) -> tuple[Tensor, Tensor]:
+def coefficients(delta: Tensor, A: Tensor, discretization: str) -> tuple[Tensor, tuple[Tensor, ...]]:
     z = delta * A
     if discretization == "mamba":
-        return z.exp(), delta
-    alpha, (beta,) = DISCRETIZATIONS[discretization].coefficients(delta.expand_as(z), z)
-    return alpha, beta
+        return z.exp(), (delta,)
+    return DISCRETIZATIONS[discretization].coefficients(delta.expand_as(z), z)
 
 
 def _middle(images: Tensor, config: Mapping[str, Any]) -> int:

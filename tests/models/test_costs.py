@@ -65,11 +65,15 @@ def test_flops_of_another_size_of_images() -> None:
 
 
 def test_the_scan_by_rule() -> None:
-    """Checked by hand for one state, one channel and one token: 7 of the recurrence, 11 of the channel, α and β."""
+    """Checked by hand for one state, one channel and one token: 7 of the recurrence and 2 for each sample before, 11 of
+    the channel, α and β."""
     model = build(img_size=8, patch_size=8, embed_dim=16, depth=1, d_state=1)
     told = costs(model)
     states = 2 * 2 * 32  # directions, tokens, channels
-    assert told.scan_flops == {name: states * (18 + COEFFICIENT_OPERATIONS[name]) for name in DISCRETIZATIONS}
+    assert told.scan_flops == {
+        name: states * (18 + 2 * (rule.taps - 1) + COEFFICIENT_OPERATIONS[name])
+        for name, rule in DISCRETIZATIONS.items()
+    }
     assert set(COEFFICIENT_OPERATIONS) == {discretization.name for discretization in BUILT_IN}
     assert told.flops["scan"] == told.scan_flops[model.config["discretization"]]
 

@@ -8,7 +8,8 @@ import torch
 
 import tustin
 from tests.models.test_vim import build, images
-from tustin import DISCRETIZATIONS, check_values
+from tests.systems import FUSED
+from tustin import check_values
 from tustin.models import VisionMamba
 
 
@@ -17,7 +18,7 @@ def poison(model: VisionMamba, name: str, value: float = float("nan")) -> None:
         model.get_parameter(name).view(-1)[-1] = value
 
 
-@pytest.mark.parametrize("discretization", [name for name in DISCRETIZATIONS if name != "rk4_raw"])
+@pytest.mark.parametrize("discretization", [name for name in FUSED if name != "rk4_raw"])
 def test_a_healthy_model(discretization: str) -> None:
     model = build(discretization=discretization)
     report = tustin.diagnose(model, images(model))

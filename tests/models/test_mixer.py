@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.models import slow_vim
+from tests.systems import FUSED
 from tests.tolerances import DERIVATIVES, assert_close
-from tustin import DISCRETIZATIONS
 from tustin.models import Mixer
 
 FORWARD = ("conv1d.weight", "conv1d.bias", "x_proj.weight", "dt_proj.weight", "dt_proj.bias", "A_log", "D")
@@ -30,7 +30,7 @@ def mixer_and_input(discretization: str = "bil", d: int = 20, L: int = 9, **kwar
 
 
 @pytest.mark.parametrize("L", [1, 2, 3, 4, 66])
-@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+@pytest.mark.parametrize("discretization", FUSED)
 def test_equals_the_definition(discretization: str, L: int) -> None:
     mixer, x = mixer_and_input(discretization, L=L)
     x.requires_grad_()
@@ -94,6 +94,10 @@ def test_initial_steps() -> None:
         steps = F.softplus(bias)
         assert 0.001 <= steps.min() < 0.003
         assert 0.05 < steps.max() <= 0.1001
+    torch.manual_seed(0)
+    long = Mixer(64, dt_init_forward="long", dt_init_backward="vim")
+    torch.testing.assert_close(F.softplus(long.dt_proj.bias), 10 * F.softplus(vim.dt_proj.bias))
+    assert torch.equal(long.x_proj_b.weight, vim.x_proj_b.weight), "nothing else starts otherwise"
     assert not vim.dt_proj_b.bias.any()
     assert not torch.equal(symmetric.dt_proj.bias, symmetric.dt_proj_b.bias)
 
@@ -112,6 +116,60 @@ def test_unknown_names() -> None:
     with pytest.raises(ValueError, match=r"unknown discretization 'bill' \(did you mean 'bil'\?\); known: mamba, zoh"):
         Mixer(16, discretization="bill")
     with pytest.raises(
-        ValueError, match=r"unknown dt_init_backward 'mambo' \(did you mean 'mamba'\?\); known: vim, mamba"
+        ValueError, match=r"unknown dt_init_backward 'mambo' \(did you mean 'mamba'\?\); known: vim, mamba, long"
     ):
         Mixer(16, dt_init_backward="mambo")
+    with pytest.raises(ValueError, match="unknown dt_init_forward 'short'"):
+        Mixer(16, dt_init_forward="short")
+
+
+# --- what experiments change ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d_conv", [1, 2, 3, 7])
+def test_a_convolution_of_any_width(d_conv: int) -> None:
+    mixer, x = mixer_and_input("zoh", d_conv=d_conv)
+    exact = {f"mixer.{name}": p for name, p in slow_vim.double_parameters(mixer).items()}
+    assert mixer.conv1d.weight.shape == (40, 1, d_conv)
+    assert_close(mixer(x), slow_vim.mixer(exact, x.double(), "zoh"), DERIVATIVES)
+
+
+@pytest.mark.parametrize("dilation", [2, 3])
+def test_a_dilated_convolution_is_one_with_zeros_in_between(dilation: int) -> None:
+    mixer, x = mixer_and_input("zoh", conv_dilation=dilation)
+    exact = {f"mixer.{name}": p for name, p in slow_vim.double_parameters(mixer).items()}
+    for name in ("mixer.conv1d.weight", "mixer.conv1d_b.weight"):
+        wide = torch.zeros(40, 1, 3 * dilation + 1, dtype=torch.float64)
+        wide[..., ::dilation] = exact[name]
+        exact[name] = wide
+    assert_close(mixer(x), slow_vim.mixer(exact, x.double(), "zoh"), DERIVATIVES)
+
+
+@pytest.mark.parametrize("discretization", FUSED)
+def test_a_scale_of_the_steps(discretization: str) -> None:
+    """Δ/4 is what a step of Δ/4 is: the result is that of a mixer whose biases give such steps everywhere."""
+    mixer, x = mixer_and_input(discretization, delta_scale=0.25)
+    other, _ = mixer_and_input(discretization)
+    with torch.no_grad():
+        for one, suffix in ((mixer, ""), (mixer, "_b"), (other, ""), (other, "_b")):
+            one.get_parameter(f"dt_proj{suffix}.weight").zero_()
+            steps = torch.linspace(0.01, 0.4, 40) / (4 if one is other else 1)
+            one.get_parameter(f"dt_proj{suffix}.bias").copy_(torch.log(torch.expm1(steps)))
+    assert_close(mixer(x), other.double()(x.double()), DERIVATIVES)
+
+
+def test_without_its_state_a_mixer_sees_what_the_convolution_sees() -> None:
+    mixer, x = mixer_and_input(state=False)
+    exact = {f"mixer.{name}": p for name, p in slow_vim.double_parameters(mixer).items()}
+    for name in ("mixer.x_proj.weight", "mixer.x_proj_b.weight"):
+        exact[name] = torch.zeros_like(exact[name])  # no B, no state
+    assert_close(mixer(x), slow_vim.mixer(exact, x.double(), "bil"), DERIVATIVES)
+    other = x.clone()
+    other[:, 4] += 1
+    changed = (mixer(x) != mixer(other)).any(dim=-1).any(dim=0)
+    assert changed.nonzero().flatten().tolist() == list(range(1, 8)), "three tokens to either side"
+    with_state, _ = mixer_and_input()
+    assert mixer.state_dict().keys() == with_state.state_dict().keys()
+    mixer(x).sum().backward()
+    for name, p in mixer.named_parameters():
+        assert (p.grad is None) == name.startswith(("x_proj", "dt_proj", "A_")), name

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from tests.models import slow_vim
 from tests.models.slow_vim import small
+from tests.systems import FUSED
 from tests.tolerances import DERIVATIVES, assert_close
-from tustin import DISCRETIZATIONS, create_model
+from tustin import create_model
 from tustin.models import VisionMamba, resample_pos_embed
 
 PARAMETERS = {
@@ -85,7 +86,7 @@ def judge(model: VisionMamba, x: Tensor) -> None:
         assert_close(p.grad, exact[name].grad, DERIVATIVES, name)
 
 
-@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+@pytest.mark.parametrize("discretization", FUSED)
 def test_equals_the_definition(discretization: str) -> None:
     model = build(discretization=discretization)
     judge(model, images(model))
@@ -171,7 +172,7 @@ def test_empty_batch() -> None:
     assert model(images(model, batch=0)).shape == (0, 5)
 
 
-@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+@pytest.mark.parametrize("discretization", FUSED)
 def test_learns_six_images_by_heart(discretization: str) -> None:
     torch.manual_seed(0)
     model = VisionMamba(**small(discretization=discretization, dt_init_backward="mamba", embed_dim=32, img_size=8))

@@ -66,11 +66,13 @@ def test_mask_is_what_evaluation_measures(trained, tmp_path, capsys):
     assert metrics["pixel_accuracy"] == pytest.approx(100 * right / total)
 
 
-def test_eval_in_one_line(trained, capsys):
+def test_eval_tells_the_mean_and_every_class(trained, capsys):
     assert main(["eval", str(trained[1]), "--segmentation.window", "slide", "--data.path", str(trained[0])]) == 0
     out = capsys.readouterr().out
-    assert out.count("\n") == 1
-    assert "mean IoU" in out
+    first, *table = out.splitlines()
+    assert "mean IoU" in first
+    assert "(2 images)" in first
+    assert [line.split()[0] for line in table if line.split()[:1] and line.split()[0] in CLASSES] == CLASSES
     assert "pixel accuracy" in out
     assert "(2 images)" in out
 
@@ -94,6 +96,15 @@ def test_overlay_shows_image_and_colours():
     assert np.abs(picture[20, 45] - blended).max() <= 1
     assert (picture[:, 60:] != 255).any()  # the names
     assert (picture[:, -2:] == 255).all()  # none of which is cut off
+
+
+def test_black_is_what_has_no_class():
+    colours = predict_masks.colours(12, black=11)
+    assert tuple(colours[11]) == (0, 0, 0)
+    assert len({tuple(colour) for colour in colours.tolist()}) == 12
+    assert tuple(predict_masks.colours(11, black=255)[0]) != (0, 0, 0)
+    picture = predict_masks.as_picture(np.zeros((2, 2), dtype=np.int64), unlabelled=255)
+    assert picture.convert("RGB").getpixel((0, 0)) != (0, 0, 0)
 
 
 def test_colours_differ_and_zero_is_black():

@@ -53,13 +53,18 @@ def study(
 ) -> Study:
     """Carry out a small study: two rules, two seeds, two epochs of digits."""
     config = load_recipe("digits", SETTINGS | (settings or {}))
-    plan = make_plan("digits", config, folder, Wishes(**{"discretizations": DISCRETIZATIONS, "seeds": SEEDS, **wishes}))
+    plan = make_plan(
+        "digits",
+        config,
+        folder,
+        Wishes(**{"discretizations": DISCRETIZATIONS, "seeds": SEEDS, "control": False, **wishes}),
+    )
     return run_study(plan, config, folder, engine or Here(), display, keep, retry_failed)
 
 
 def bits(study: Study, folder: Path) -> list[Any]:
     """All that a study has found, times aside, and the weights of its best models."""
-    times = {"train_seconds", "samples_per_second"}
+    times = {"train_seconds", "cpu_seconds", "samples_per_second"}
     return [
         (
             (result.discretization, result.seed, result.status, result.metrics, result.best_epoch),

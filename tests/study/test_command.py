@@ -7,6 +7,7 @@ import shutil
 import pytest
 from rich.console import Console
 
+import tustin.models
 from tests.cli.test_cli import assert_one_error_line, strict_json
 from tustin.cli import main
 from tustin.study import Result, Study, display, local_engine, read_study
@@ -31,17 +32,23 @@ def test_a_study_from_start_to_report(tmp_path, capsys):
     assert main([*command, "--jobs", "1"]) == 0
     out, err = capsys.readouterr()
     first, *lines = err.splitlines()
-    assert first == "digits: 2 discretizations x 1 seed, 1 at a time, 1 thread each, into runs/study-digits"
-    assert lines[0].startswith("1 of 2 runs, about ")
+    assert (
+        first == "digits: 2 discretizations and no_state x 1 seed, 1 at a time, 1 thread each, into runs/study-digits"
+    )
+    assert lines[0].startswith("1 of 3 runs, about ")
     assert "left: zoh, seed 0: top-1 accuracy " in lines[0]
-    assert lines[1].startswith("2 of 2 runs: bil, seed 0: top-1 accuracy ")
+    assert "left: bil, seed 0: top-1 accuracy " in lines[1]
+    assert lines[2].startswith("3 of 3 runs: no_state, seed 0: top-1 accuracy ")
     assert out.splitlines()[-1] == "report: runs/study-digits/report.html"
     assert (tmp_path / "runs/study-digits/report.html").exists()
     assert "Is it better than zoh?" in out
+    assert "The state is worth " in out
+    told = tustin.models.describe("runs/study-digits/runs/no_state-0/best.safetensors")
+    assert (told["discretization"], told["config"]["state"]) == ("zoh", False)
 
     assert main([*command, "--json"]) == 0
     told = strict_json(capsys.readouterr().out)
-    assert (told["runs"], told["done"], told["failed"], told["missing"]) == (2, 2, 0, 0)
+    assert (told["runs"], told["done"], told["failed"], told["missing"]) == (3, 3, 0, 0)
     assert told["report"][0] == "runs/study-digits/report.html"
 
 
@@ -70,6 +77,7 @@ def test_failures_are_told(capsys):
         "rk4_raw",
         "--baseline",
         "rk4_raw",
+        "--no-control",
         "--seeds",
         "1",
         "--out",
@@ -84,7 +92,7 @@ def test_failures_are_told(capsys):
 
 
 def test_some_failures_have_an_exit_code_of_their_own(capsys):
-    command = ["study", "digits", "--discretizations", "zoh,rk4_raw", "--seeds", "1", "--out", "study"]
+    command = ["study", "digits", "--discretizations", "zoh,rk4_raw", "--no-control", "--seeds", "1", "--out", "study"]
     assert main([*command, *words(SETTINGS | UNSTABLE)]) == 3
     out, err = capsys.readouterr()
     assert "report: study/report.html" in out

@@ -92,6 +92,7 @@ class Command:
             f"--{key}={json.dumps(value) if isinstance(value, dict) else value}" for key, value in SETTINGS.items()
         ]
         words = [
+            "--no-control",
             "--discretizations",
             ",".join(DISCRETIZATIONS),
             "--seeds",

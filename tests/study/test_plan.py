@@ -32,7 +32,10 @@ def test_runs_of_a_seed_start_alike_and_see_the_same():
 
 def test_an_unfinished_study_is_balanced():
     plan = make_plan(
-        "digits", load_recipe("digits"), Path("nowhere"), Wishes(discretizations=["zoh", "bil"], seeds=[4, 2])
+        "digits",
+        load_recipe("digits"),
+        Path("nowhere"),
+        Wishes(discretizations=["zoh", "bil"], seeds=[4, 2], control=False),
     )
     assert plan.runs() == [("zoh", 4), ("bil", 4), ("zoh", 2), ("bil", 2)]
 

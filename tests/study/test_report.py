@@ -66,7 +66,7 @@ def test_csv_has_every_run_and_every_discretization(tmp_path: Path) -> None:
     assert (zoh["done"], bil["missing"], raw["failed"]) == ("10", "1", "2")
     assert (zoh["pairs"], bil["pairs"], raw["pairs"]) == ("", "9", "7")
     assert float(bil["p"]) == 1 / 512
-    assert bil["verdict"] == "significant and above threshold"
+    assert bil["verdict"] == "better, above threshold"
 
 
 @pytest.mark.parametrize("first", list("=+-@\t\r\n"))
@@ -105,6 +105,7 @@ def test_latex_is_a_table_with_every_special_letter_escaped(tmp_path: Path) -> N
     rows = [line for line in text.splitlines() if line.strip().endswith(r"\\")]
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {len(table.header) - 1}
     assert text.isascii()
+    assert r"\caption{Is it better than zoh? Gain in" in as_latex(table)
     assert escape_latex(r"a_b%\x") == r"a\_b\%\textbackslash{}x"
 
 

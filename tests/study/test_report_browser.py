@@ -63,7 +63,7 @@ def visit(browser: Any, tmp_path: Path) -> Open:
 
 def test_tables_and_plots_are_there(visit: Open, tmp_path: Path) -> None:
     with visit(STUDIES["as in the paper"]) as page:
-        for table in ("results", "significance", "paper"):
+        for table in ("results", "significance", "times", "paper"):
             assert page.locator(f"table#{table} tbody tr").count() >= 5
         for plot in ("gains", "scatter", "curves"):
             assert page.locator(f"#plot-{plot} .scatterlayer .trace").count() >= 5
@@ -81,6 +81,24 @@ def test_no_page_is_wider_than_a_phone(visit: Open, name: str, tmp_path: Path) -
         assert page.evaluate(_WIDTH) <= PHONE["width"]
         assert page.locator("table#results").is_visible()
         page.screenshot(path=tmp_path / "phone.png", full_page=True)
+
+
+def test_on_a_phone_no_button_covers_a_plot_and_a_wide_table_says_that_there_is_more(visit: Open) -> None:
+    with visit(STUDIES["as in the paper"], PHONE) as page:
+        page.locator("#plot-curves .scatterlayer .trace").first.wait_for(state="attached")
+        assert page.locator(".modebar-container").count() > 0
+        assert not any(bar.is_visible() for bar in page.locator(".modebar-container").all())
+        wide = page.locator(".scroll", has=page.locator("#significance"))
+        hint = page.locator(".scroll:has(#significance) + .hint")
+        hint.wait_for(state="visible")
+        wide.evaluate("part => part.scrollTo(part.scrollWidth, 0)")
+        hint.wait_for(state="hidden")
+
+
+def test_on_a_desk_no_hint_stands_below_a_table_that_fits(visit: Open) -> None:
+    with visit(STUDIES["interrupted"]) as page:
+        assert page.locator("#results").is_visible()
+        assert not any(hint.is_visible() for hint in page.locator(".hint").all())
 
 
 def test_nothing_in_a_result_is_executed_nor_breaks_the_page(visit: Open) -> None:

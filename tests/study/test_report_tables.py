@@ -31,24 +31,15 @@ def test_the_results_are_the_papers_table() -> None:
     table = results_table(analyse(STUDIES["complete"]))
     assert table.header == (
         "discretization",
-        "training time (s)",
-        "best epoch",
         "top-1 accuracy (%)",
         "top-5 accuracy (%)",
-        "training throughput (images/s)",
+        "best epoch",
     )
     values = [done("zoh", seed).metrics["top1"] for seed in range(10)]
     mean = sum(values) / 10
     std = (sum((value - mean) ** 2 for value in values) / 9) ** 0.5
-    assert table.rows[0][3] == f"{mean:.2f} ± {std:.2f}"
-    assert [row[0] for row in table.rows] == list(PAPER_DISCRETIZATIONS)
-
-
-@pytest.mark.parametrize(("seconds", "shown", "unit"), [(30, "30.0", "s"), (600, "10.0", "min"), (172_800, "2.0", "d")])
-def test_long_training_is_told_in_a_fitting_unit(seconds: float, shown: str, unit: str) -> None:
-    table = results_table(analyse(study(plan(seeds=1), lambda m, s: replace(done(m, s), train_seconds=seconds))))
-    assert table.header[1] == f"training time ({unit})"
-    assert table.rows[0][1] == shown
+    assert table.rows[0][1] == f"{mean:.2f} ± {std:.2f}"
+    assert [row[0] for row in table.rows] == [*PAPER_DISCRETIZATIONS, "no_state"]
 
 
 @pytest.mark.parametrize("name", ["segmentation", "detection"])
@@ -73,7 +64,7 @@ def test_a_lower_loss_is_told_as_a_gain() -> None:
 def test_a_loss_is_told_as_a_loss() -> None:
     analysis = analyse(STUDIES["complete"])
     foh = significance_table(analysis).rows[0]
-    assert foh[:2] == ("foh", "significantly worse")
+    assert foh[:2] == ("foh", "worse")
     assert foh[2].startswith("−")
     assert foh[3].count("−") == 2, "the whole interval is below zero"
     assert "is significantly worse than zoh" in " ".join(headline(analysis))
@@ -190,7 +181,9 @@ def test_a_complete_study_has_nothing_to_excuse() -> None:
 def test_runs_of_different_machines_are_noticed() -> None:
     other = {**ENVIRONMENT, "cpu": {"model": "Another processor", "cores": 2}}
     found = limits(
-        analyse(study(plan(seeds=10), lambda m, s: replace(done(m, s), environment=other if s else ENVIRONMENT)))
+        analyse(
+            study(plan(control="no_state"), lambda m, s: replace(done(m, s), environment=other if s else ENVIRONMENT))
+        )
     )
     assert len(found) == 1
     assert "differ in cpu.model" in found[0]
@@ -203,14 +196,28 @@ def test_a_damaged_result_is_named() -> None:
 
 
 def test_the_headline_tells_what_was_compared_and_what_came_out() -> None:
-    first, second = headline(analyse(STUDIES["complete"]))
+    first, second, third = headline(analyse(STUDIES["complete"]))
     assert first == (
         "Six discretizations were compared on digits by top-1 accuracy, with ten seeds each and zoh as the baseline."
     )
     assert re.match(
         r"hoh \(\+\d\.\d\d\) and bil \(\+\d\.\d\d\) are significantly better than zoh, by 0\.70 points", second
     )
-    assert "no difference from zoh was shown for rk4." in second
+    assert re.search(r"rk4 \([+−]\d\.\d\d\) is practically equal to zoh, within ±0\.70 points\.", second)
+    assert re.match(r"The state is worth \+\d\.\d\d points \(95% interval \+\d\.\d\d to \+\d\.\d\d\)\.", third)
+
+
+def test_an_empty_equality_says_why() -> None:
+    analysis = analyse(STUDIES["equal, but empty"])
+    assert "That is less than 2.10 points, three times the threshold" in headline(analysis)[-1]
+    assert "that rk4 is practically equal is empty" in headline(analysis)[-1]
+    table = significance_table(analysis)
+    assert table.rows[0][1] == "practically equal, but empty"
+    assert "The state is worth +1.20 points, +1.20 to +1.20 (no_state, 10 pairs)" in table.note
+
+
+def test_equality_without_a_control_is_told() -> None:
+    assert any("no control" in sentence for sentence in limits(analyse(STUDIES["equal"])))
 
 
 @pytest.mark.parametrize("name", ["one seed", "no baseline", "nothing yet", "all failed"])

@@ -3,43 +3,18 @@
 from __future__ import annotations
 
 import math
-from itertools import product
 
 import numpy as np
 import pytest
-from scipy import stats as scipy_stats
 
 from tustin.report.paper_figures import PAPER
 from tustin.study import stats
-from tustin.study.stats import Verdict, analyse, detectable_gain, holm, sign_flip_test, spread
+from tustin.study.signflips import sign_flip_test
+from tustin.study.stats import Verdict, analyse, spread
 
-from .studies import done, failed, plan, study, with_gains
+from .studies import STUDIES, done, failed, plan, study, with_gains
 
 PAPER_GAINS = {name: told.gain for name, told in (PAPER["cifar100"].gains or {}).items() if told.p == "< 0.001"}
-
-
-# --- the test ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("differences", "p"),
-    [
-        ([1.0], 1 / 2),
-        ([-1.0], 1.0),
-        ([0.0], 1.0),
-        ([1.0, 2.0], 1 / 4),
-        ([2.0, -1.0], 2 / 4),  # 3 and 1 of 3, 1, -1, -3
-        ([3.0, 2.0, -1.0], 2 / 8),  # 6 and 4
-        ([1.0, 1.0, -1.0], 4 / 8),  # 3, and 1 three times
-        ([1.0, 0.0], 2 / 4),
-        ([0.0, 0.0, 0.0], 1.0),
-        ([4.0, 3.0, 2.0, 1.0], 1 / 16),
-        ([4.0, 3.0, 2.0, -1.0], 2 / 16),
-        ([-4.0, -3.0, -2.0, -1.0], 1.0),
-    ],
-)
-def test_small_examples_by_hand(differences: list[float], p: float) -> None:
-    assert sign_flip_test(differences) == p
 
 
 @pytest.mark.parametrize(("discretization", "gain"), PAPER_GAINS.items())
@@ -54,81 +29,7 @@ def test_the_papers_gains_over_ten_seeds_that_all_improve(discretization: str, g
     assert comparison.verdict == (Verdict.ABOVE if gain >= 0.7 else Verdict.SMALL)
 
 
-def test_the_papers_p_value_of_foh_means_a_loss() -> None:
-    """A one-sided p above one half cannot come with a gain."""
-    generator = np.random.default_rng(1)
-    for differences in generator.normal(size=(200, 6)):
-        if sign_flip_test(differences.tolist()) > 0.5:
-            assert differences.mean() < 0
-
-
-@pytest.mark.parametrize("n", [2, 5, 8, 10])
-def test_exact_p_values_are_those_of_scipy(n: int) -> None:
-    generator = np.random.default_rng(n)
-    for _ in range(3):
-        discretization, baseline = generator.normal(0.3, 1, n), generator.normal(0, 1, n)
-        theirs = scipy_stats.permutation_test(
-            (discretization, baseline),
-            lambda x, y, axis: np.mean(x - y, axis=axis),
-            permutation_type="samples",
-            alternative="greater",
-            n_resamples=np.inf,
-        )
-        assert sign_flip_test((discretization - baseline).tolist()) == pytest.approx(theirs.pvalue, abs=1e-12)
-
-
-def test_ties_that_rounding_parts_are_still_ties() -> None:
-    """Accuracies are fractions of the same number of images; written as decimals they are no longer exact."""
-    values = [100 * k / 297 for k in (283, 285, 281, 280, 286)]
-    baseline = [100 * k / 297 for k in (281, 284, 282, 278, 285)]
-    images = [2, 1, -1, 2, 1]
-    by_hand = sum(sum(s * d for s, d in zip(signs, images, strict=True)) >= 5 for signs in product((1, -1), repeat=5))
-    assert sign_flip_test([x - y for x, y in zip(values, baseline, strict=True)]) == by_hand / 32
-
-
-def test_many_pairs_are_sampled_and_never_give_zero() -> None:
-    n = stats.EXACT_UP_TO + 1
-    assert sign_flip_test([1.0] * n) == 1 / (1 + stats.SAMPLED_PATTERNS)
-    differences = np.random.default_rng(0).normal(0.2, 1, n).tolist()
-    sampled = sign_flip_test(differences)
-    assert sampled == sign_flip_test(differences)
-    assert sampled == pytest.approx(np.mean(stats._all_sums(differences) >= sum(differences)), abs=0.005)
-
-
-def test_rate_of_false_positives_over_null_studies() -> None:
-    generator = np.random.default_rng(0)
-    baseline = generator.normal(95, 1, (2000, 10))
-    discretization = generator.normal(95, 1, (2000, 10))
-    rate = np.mean([sign_flip_test(differences) <= 0.05 for differences in (discretization - baseline).tolist()])
-    assert 0.03 <= rate <= 0.07
-
-
-def test_rate_of_null_studies_of_six_discretizations_with_any_false_positive() -> None:
-    """The rules share a baseline, so that their tests depend on each other; Holm's correction must still hold."""
-    generator = np.random.default_rng(0)
-    values = generator.normal(95, 1, (2000, 6, 8))
-    any_shown = [
-        min(holm([sign_flip_test(differences) for differences in (runs[1:] - runs[0]).tolist()])) <= 0.05
-        for runs in values
-    ]
-    assert 0.01 <= np.mean(any_shown) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 2000)
-
-
 # --- correction, interval, effect -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("p", "corrected"),
-    [
-        ([], []),
-        ([0.3], [0.3]),
-        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),  # 4·0.005, 3·0.01, 2·0.03, and 0.04 not below 0.06
-        ([0.5, 0.6], [1.0, 1.0]),
-        ([0.02, 0.02], [0.04, 0.04]),
-    ],
-)
-def test_holm_by_hand(p: list[float], corrected: list[float]) -> None:
-    assert holm(p) == pytest.approx(corrected)
 
 
 def test_spread_is_that_of_the_textbook() -> None:
@@ -163,31 +64,15 @@ def test_cohens_d_is_that_of_the_differences() -> None:
     assert found == pytest.approx(3.0 / math.sqrt(2.5))
 
 
-@pytest.mark.parametrize(("n", "level"), [(8, 0.05), (10, 0.05), (10, 0.01)])
-def test_a_detectable_gain_is_detected_four_times_of_five(n: int, level: float) -> None:
-    gain = detectable_gain(1.0, n, level)
-    assert gain is not None
-    generator = np.random.default_rng(n)
-    found = np.mean([sign_flip_test(generator.normal(gain, 1, n).tolist()) <= level for _ in range(1500)])
-    assert found == pytest.approx(stats.POWER, abs=0.05)
-
-
-def test_the_detectable_gain_is_the_formula() -> None:
-    """Ten pairs can reach 51/1024, the largest multiple of 1/1024 below 0.05."""
-    t = scipy_stats.t(9)
-    assert detectable_gain(2.0, 10, 0.05) == pytest.approx((t.ppf(1 - 51 / 1024) + t.ppf(0.8)) * 2 / math.sqrt(10))
-    assert detectable_gain(2.0, 4, 0.05) is None, "1/16 is above the level"
-
-
 # --- a study ----------------------------------------------------------------------------------------------------------
 
 
 def test_verdicts() -> None:
-    found = {comparison.discretization: comparison for comparison in analyse(study()).comparisons}
+    found = {comparison.discretization: comparison for comparison in analyse(STUDIES["complete"]).comparisons}
     assert list(found) == ["foh", "bil", "pol", "hoh", "rk4"]
     assert found["hoh"].verdict == found["bil"].verdict == Verdict.ABOVE
     assert found["pol"].verdict == Verdict.SMALL
-    assert found["rk4"].verdict == Verdict.NOT_SHOWN
+    assert found["rk4"].verdict == Verdict.EQUAL
     assert found["foh"].verdict == Verdict.WORSE
     assert found["foh"].gain is not None
     assert found["foh"].gain.high is not None
@@ -278,7 +163,7 @@ def test_a_discretization_without_pairs_does_not_count_in_the_correction() -> No
 
 def test_equal_results_are_not_a_gain() -> None:
     found = analyse(with_gains([0.0] * 8)).comparisons[0]
-    assert (found.p, found.cohens_d, found.detectable, found.verdict) == (1.0, None, None, Verdict.NOT_SHOWN)
+    assert (found.p, found.cohens_d, found.detectable, found.verdict) == (1.0, None, None, Verdict.EQUAL)
 
 
 def test_an_equal_gain_everywhere_has_no_effect_size() -> None:
@@ -287,6 +172,35 @@ def test_an_equal_gain_everywhere_has_no_effect_size() -> None:
     assert found.gain.std == 0.0
     assert found.cohens_d is None
     assert found.verdict == Verdict.SMALL
+
+
+def test_a_small_gain_that_is_shown_is_no_equality() -> None:
+    """Both tests succeed; the first says more."""
+    found = analyse(with_gains([0.1, 0.12, 0.09, 0.11, 0.1, 0.13])).comparisons[0]
+    assert found.p_equal == found.p == 1 / 64
+    assert found.verdict == Verdict.SMALL
+    assert analyse(with_gains([-0.1, -0.12, -0.09, -0.11, -0.1, -0.13])).comparisons[0].verdict == Verdict.WORSE
+
+
+def test_what_the_state_is_worth() -> None:
+    found = analyse(STUDIES["complete"])
+    assert found.control is not None
+    assert found.control.worth is not None
+    assert found.control.worth.mean == pytest.approx(6, abs=0.2)
+    assert (found.control.p, found.control.smallest, found.control.too_little) == (1 / 1024, pytest.approx(2.1), False)
+    assert [summary.discretization for summary in found.discretizations] == [*found.plan.discretizations, "no_state"]
+    assert "no_state" not in {comparison.discretization for comparison in found.comparisons}, "it is no rule"
+
+
+def test_equality_is_empty_where_the_state_is_worth_little() -> None:
+    found = analyse(STUDIES["equal, but empty"])
+    assert found.control is not None
+    assert found.control.worth is not None
+    assert found.control.worth.mean == pytest.approx(1.2)
+    assert found.comparisons[0].verdict == Verdict.EMPTY
+    without = analyse(study(plan(("zoh", "rk4")), lambda name, seed: done(name, seed, 50.0)))
+    assert without.control is None
+    assert without.comparisons[0].verdict == Verdict.EQUAL
 
 
 def test_an_unknown_metric_is_refused() -> None:

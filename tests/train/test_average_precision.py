@@ -73,6 +73,16 @@ def test_hand_made_case():
         assert figures[f"{kind}_ar10"] == pytest.approx(100 * (7 * 1 + 3 * 0.5) / 10)
 
 
+def test_an_object_with_the_id_0_counts_as_any_other():
+    truth = annotations((1, FIRST), (1, SECOND))
+    found = [detection(0.9, FIRST), detection(0.8, SECOND)]
+    expected = coco_figures(truth, found, [1])
+    for number, one in enumerate(truth["annotations"]):
+        one["id"] = number
+    assert coco_figures(truth, found, [1]) == expected
+    assert expected["box_ap"] == pytest.approx(100)
+
+
 def test_names_come_with_the_papers_figure_first():
     figures = coco_figures(annotations((1, FIRST), (1, (0, 0, 20, 20)), (1, (0, 0, 50, 50))), [], [1])
     assert list(figures) == [f"{kind}_{name}" for kind in ("box", "mask") for name in FIGURES]

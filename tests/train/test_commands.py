@@ -37,6 +37,13 @@ def test_train_then_eval(tmp_path, capsys):
     assert (told["samples"], told["skipped"], told["discretization"]) == (450, 0, "bil")
     assert main(["eval", str(tmp_path / "best.safetensors")]) == 0
     assert f"top-1 accuracy {best['top1']:.2f} %" in capsys.readouterr().out
+    finer = ["--stride", "1", "--delta-scale", "0.25", "--conv-dilation", "2"]
+    assert main(["eval", str(tmp_path / "best.safetensors"), *finer, "--json"]) == 0
+    other = json.loads(capsys.readouterr().out)
+    assert other["arguments"] == {"stride": 1, "delta_scale": 0.25, "conv_dilation": 2}
+    assert other["metrics"]["loss"] != told["metrics"]["loss"]
+    assert main(["eval", str(tmp_path / "best.safetensors"), "--delta-scale", "-1"]) == 1
+    assert_one_error_line(capsys, "delta_scale must be a number above 0 and at most 1000, got -1.0")
 
     pictures = write_images(tmp_path / "pictures", train=1, val=1)
     assert main(["eval", str(tmp_path / "best.safetensors"), "--data.path", str(pictures)]) == 1

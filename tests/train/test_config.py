@@ -165,6 +165,7 @@ NOT_USUAL = {
     "data.download": False,
     "data.unlabelled": 3,
     "augment.crop": "padded",
+    "data.cache": "folder",
     "augment.flip": 0.25,
     "augment.color_jitter": 0.25,
     "augment.auto": "original",

@@ -18,23 +18,41 @@ def records(out):
 
 def test_epochs_and_updates():
     in_epochs = Course.of(load_recipe("digits", {"epochs": 3, "optim.warmup_epochs": 2}), batches=10)
-    assert in_epochs == Course(updates=30, epoch=10, record_every=10, warmup=20)
+    assert in_epochs == Course(updates=30, epoch=10, record_every=10, evaluate_every=10, warmup=20)
     settings = {"updates": 25, "optim.warmup_updates": 4, "run.eval_updates": 7}
     assert Course.of(load_recipe("digits", settings), batches=10) == Course(
-        updates=25, epoch=10, record_every=7, warmup=4
+        updates=25, epoch=10, record_every=7, evaluate_every=7, warmup=4
     )
 
 
 def test_what_is_left_at_the_end_gets_a_record_of_its_own():
-    course = Course(updates=25, epoch=10, record_every=10, warmup=0)
+    course = Course(updates=25, epoch=10, record_every=10, evaluate_every=10, warmup=0)
     assert [course.records_due(step) for step in (0, 9, 10, 19, 20, 24, 25)] == [0, 0, 1, 1, 2, 2, 3]
-    assert [Course(20, 10, 10, 0).records_due(step) for step in (10, 19, 20)] == [1, 1, 2]
+    assert [Course(20, 10, 10, 10, 0).records_due(step) for step in (10, 19, 20)] == [1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "evaluated"),
+    [
+        ({"updates": 8}, [1, 2, 3, 4, 5, 6, 7, 8]),
+        ({"updates": 25}, [3, 6, 9, 12, 15, 18, 21, 24, 25]),  # ten points make a curve
+        ({"updates": 250}, list(range(10, 251, 10))),  # an epoch is often enough
+        ({"updates": 25, "run.eval_updates": 20}, [20, 25]),
+        ({"updates": 25, "run.eval_every": 2}, [20, 25]),
+        ({"epochs": 3, "run.eval_every": 2}, [20, 30]),
+        ({"epochs": 2}, [10, 20]),
+    ],
+)
+def test_evaluations(settings, evaluated):
+    course = Course.of(load_recipe("digits", settings), batches=10)
+    due = [s for s in range(1, course.updates + 1) if course.records_due(s) > course.records_due(s - 1)]
+    assert [step for step in due if course.evaluates(step)] == evaluated
 
 
 def test_places_are_named():
-    epochs = Course(updates=30, epoch=10, record_every=10, warmup=0)
+    epochs = Course(updates=30, epoch=10, record_every=10, evaluate_every=10, warmup=0)
     assert (epochs.place(10), epochs.place(11)) == ("epoch 1/3", "epoch 2/3, update 11/30")
-    updates = Course(updates=25, epoch=10, record_every=10, warmup=0)
+    updates = Course(updates=25, epoch=10, record_every=10, evaluate_every=10, warmup=0)
     assert updates.place(11) == "update 11/25"
     assert (updates.epochs_at(20), updates.epochs_at(25)) == (2, 2.5)
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import tustin
-from tustin import DISCRETIZATIONS
+from tests.systems import FUSED
 from tustin.cli import main
 from tustin.data.coco import coco
 from tustin.data.rle import decode
@@ -62,7 +62,7 @@ def test_learns_shapes(tmp_path):
     assert summary["best"]["mask_ap50"] > 70
 
 
-@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+@pytest.mark.parametrize("discretization", FUSED)
 def test_every_discretization_trains(shapes, tmp_path, discretization):
     summary = train(small(shapes, tmp_path, updates=8, run__eval_updates=4, model__discretization=discretization))
     first, last = (json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines())
@@ -83,7 +83,7 @@ def test_interrupted_and_resumed_bit_for_bit(shapes, run, tmp_path):
 
 def records(folder):
     """What does not depend on the clock."""
-    of_clock = ("samples_per_second", "train_seconds")
+    of_clock = ("samples_per_second", "train_seconds", "cpu_seconds")
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return [{key: value for key, value in json.loads(line).items() if key not in of_clock} for line in lines]
 
@@ -130,6 +130,7 @@ def perfect(data, index):
         "scores": torch.ones(len(boxes)),
         "labels": torch.tensor([data.category_ids.index(one["category_id"]) + 1 for one in photo.objects]),
         "masks": torch.stack(masks)[:, None].float() if masks else torch.zeros(0, 1, photo.height, photo.width),
+        "proposals": boxes,
     }
     return [found], {"targets": [{"image_id": photo.id}]}
 
@@ -144,6 +145,47 @@ def test_meter_joins_processes_without_duplicates(shapes):
     for meter in meters:
         assert meter.result(lambda mine: parts)["box_ap"] == pytest.approx(100)
     assert meters[0].result(lambda mine: mine)["box_ap"] == pytest.approx(100)  # of its own half
+
+
+def test_recall_of_proposals_counts_objects_that_one_overlaps(shapes):
+    data = coco(shapes, training=False)
+    meter, objects = DetectionMeter(data), 0
+    for index in range(len(data)):
+        [found], batch = perfect(data, index)
+        objects += len(found["boxes"])
+        size = found["boxes"][:, 2:] - found["boxes"][:, :2]
+        shift = torch.cat([size, size], 1) * torch.tensor([1.0, 0.0, 1.0, 0.0])
+        near = found["boxes"] + shift * (0.2 if index == 0 else 0.6)  # to the right, for an IoU of 0.67 or 0.25
+        meter.update([{**found, "proposals": near}], batch)
+    first = len(data.photos[0].objects)
+    assert 0 < first < objects
+    assert meter.result(list)["proposal_recall"] == pytest.approx(100 * first / objects)
+    nothing = DetectionMeter(data)
+    nothing.update([{**perfect(data, 0)[0][0], "proposals": torch.zeros(0, 4)}], perfect(data, 0)[1])
+    assert nothing.result(list)["proposal_recall"] == 0
+
+
+def test_what_is_detected_comes_with_its_proposals(shapes, tmp_path):
+    model = Detection(small(shapes, tmp_path)).model.eval()
+    images = [torch.rand(3, 48, 80), torch.rand(3, 64, 64)]
+    with torch.no_grad():
+        found, plain = model.detect(images), model(images)
+    for one, same, image in zip(found, plain, images, strict=True):
+        assert one.keys() - same.keys() == {"proposals"}
+        assert all(torch.equal(one[name], same[name]) for name in same)
+        proposals, (height, width) = one["proposals"], image.shape[-2:]
+        assert 0 < len(proposals) <= 16
+        assert (proposals >= 0).all()
+        assert (proposals[:, 2] <= width + 1e-3).all()
+        assert (proposals[:, 3] <= height + 1e-3).all()
+
+
+def test_every_part_of_the_loss_is_recorded(run):
+    parts = {name: value for name, value in records(run)[-1].items() if name.startswith("train_loss/")}
+    stages = [f"stage_{number}_{part}" for number in (1, 2, 3) for part in ("classes", "boxes")]
+    told = ["proposals_objectness", "proposals_boxes", *stages, "masks"]
+    assert [name.removeprefix("train_loss/") for name in parts] == told
+    assert sum(parts.values()) == pytest.approx(records(run)[-1]["train_loss"])
 
 
 def test_nothing_to_evaluate_is_told(shapes):
@@ -227,7 +269,7 @@ def test_eval(run, shapes, capsys):
     result = json.loads(capsys.readouterr().out)
     assert result["samples"] == 4
     last = records(run)[-1]
-    measured = {name: value for name, value in last.items() if name.startswith(("box", "mask"))}
+    measured = {name: value for name, value in last.items() if name.startswith(("box", "mask", "proposal"))}
     assert result["metrics"] == pytest.approx(measured)
     assert main(["eval", str(run / "last.safetensors"), "--data.path", str(shapes), "--batch-size", "1"]) == 0
     told = capsys.readouterr().out

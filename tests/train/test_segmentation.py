@@ -12,7 +12,7 @@ import torch
 
 import tustin
 from tests.data.masked_shapes import CLASSES, write_masked_shapes
-from tustin import DISCRETIZATIONS
+from tests.systems import FUSED
 from tustin.data.mask_transforms import ForEvaluation
 from tustin.data.masks import UNLABELLED, masked_folder
 from tustin.support.signals import Interrupted
@@ -97,15 +97,15 @@ def test_loss_is_the_mean_over_labelled_pixels_of_both_heads(shapes, tmp_path):
     logits, auxiliary = torch.randn(2, 2, 3, 4, 4)
     masks = torch.randint(-1, 3, (2, 4, 4))
     expected = [torch.nn.functional.cross_entropy(one, masks, ignore_index=UNLABELLED) for one in (logits, auxiliary)]
-    loss = task.loss(lambda images: (logits, auxiliary), {"images": None, "masks": masks})
+    loss = sum(task.losses(lambda images: (logits, auxiliary), {"images": None, "masks": masks}).values())
     torch.testing.assert_close(loss, expected[0] + 0.4 * expected[1])
 
 
 def test_batch_without_a_label_has_no_loss(shapes, tmp_path):
     task = Segmentation(small_segmentation(shapes, tmp_path))
     logits = torch.randn(2, 2, 3, 4, 4)
-    loss = task.loss(lambda images: tuple(logits), {"images": None, "masks": torch.full((2, 4, 4), UNLABELLED)})
-    assert loss == 0
+    losses = task.losses(lambda images: tuple(logits), {"images": None, "masks": torch.full((2, 4, 4), UNLABELLED)})
+    assert list(losses.values()) == [0, 0]
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def test_learns_eight_images(shapes, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("discretization", [name for name in DISCRETIZATIONS if name != "rk4_raw"])
+@pytest.mark.parametrize("discretization", [name for name in FUSED if name != "rk4_raw"])
 def test_learns_eight_images_with_every_rule(shapes, tmp_path, discretization):
     overfits(shapes, tmp_path, discretization)
 

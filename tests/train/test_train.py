@@ -135,13 +135,14 @@ def test_average_of_the_weights_is_what_is_evaluated_and_kept(tmp_path):
 
 
 def test_nonfinite_loss_stops_the_run_and_keeps_the_checkpoint(tmp_path, monkeypatch):
-    loss = Classification.loss
+    losses = Classification.losses
     calls = iter(range(100))
 
     def broken(self, model, batch):
-        return loss(self, model, batch) * (math.nan if next(calls) == 7 else 1)
+        factor = math.nan if next(calls) == 7 else 1
+        return {name: loss * factor for name, loss in losses(self, model, batch).items()}
 
-    monkeypatch.setattr(Classification, "loss", broken)
+    monkeypatch.setattr(Classification, "losses", broken)
     with pytest.raises(Diverged, match=r"the loss is nan at update 7 \(epoch 2\).*last good checkpoint"):
         train(small(tmp_path))
     state = torch.load(tmp_path / "training.pt", weights_only=True)

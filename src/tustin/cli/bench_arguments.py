@@ -178,7 +178,7 @@ def command_line(benchmark: str, args: argparse.Namespace) -> str:
 
 
 def scan_options(args: argparse.Namespace) -> Options:
-    from ..discretize import DISCRETIZATIONS
+    from ..discretize import FUSED
     from ..ops import native
     from ..report.measurement import Options
 
@@ -192,7 +192,7 @@ def scan_options(args: argparse.Namespace) -> Options:
         device=device,
         threads=args.threads or _all_threads(),
         rounds=args.rounds or (3 if args.quick else 7),
-        discretizations=tuple(dict.fromkeys(args.discretizations or DISCRETIZATIONS)),
+        discretizations=tuple(dict.fromkeys(args.discretizations or [rule.name for rule in FUSED])),
         batch_sizes=_rising(args.batch_sizes or ((8,) if args.quick else (1, 8))),
         lengths=_rising(args.lengths or ((197, 6085) if args.quick else (64, 197, 785, 6085))),
         backends=tuple(dict.fromkeys(args.backends or (known[:2] if args.quick else known))),

@@ -14,7 +14,10 @@ __all__ = ["COMMAND"]
 DETAILS = """\
 examples:
   tustin eval runs/digits-bil-0/best.safetensors
-  tustin eval best.safetensors --data.name folder --data.path photos --json"""
+  tustin eval best.safetensors --data.name folder --data.path photos --json
+  tustin eval best.safetensors --stride 2 --delta-scale 0.25 --conv-dilation 2"""
+
+MODEL_ARGUMENTS = ("stride", "delta_scale", "conv_dilation")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +32,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--segmentation.window", dest="window", choices=("whole", "slide"), help="by default as in training"
     )
+    finer = parser.add_argument_group("images sampled more finely", "by default the model as it was trained")
+    finer.add_argument(
+        "--stride", metavar="N", type=at_least_one, help="pixels between patches; positions are resampled"
+    )
+    finer.add_argument("--delta-scale", metavar="X", type=float, help="factor of every step of the scan")
+    finer.add_argument("--conv-dilation", metavar="N", type=at_least_one, help="tokens between the convolution's taps")
     parser.add_argument("--batch-size", type=at_least_one, help="images at once (default: 128 to classify, or else 8)")
     parser.add_argument("--workers", type=zero_or_more, default=0, help="processes that load images (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -39,8 +48,16 @@ def run(args: argparse.Namespace) -> None:
     from ..train.evaluation import evaluate_checkpoint
 
     settings = {"segmentation.window": args.window} if args.window else {}
+    arguments = {name: value for name in MODEL_ARGUMENTS if (value := getattr(args, name)) is not None}
     result = evaluate_checkpoint(
-        args.checkpoint, args.data_name, args.data_path, args.skip_corrupt, args.batch_size, args.workers, settings
+        args.checkpoint,
+        args.data_name,
+        args.data_path,
+        args.skip_corrupt,
+        args.batch_size,
+        args.workers,
+        settings,
+        arguments,
     )
     if args.json:
         print_json(result)
@@ -51,6 +68,10 @@ def run(args: argparse.Namespace) -> None:
             from ..train import average_precision
 
             print_rich(lambda width: [average_precision.table(result["metrics"])])
+        if "class_iou" in result["metrics"]:
+            from ..train.tasks import segmentation
+
+            print_rich(lambda width: [segmentation.iou_table(result["metrics"]["class_iou"])])
 
 
 COMMAND = Command("eval", "measure a checkpoint on held-out images", DETAILS, configure, run)

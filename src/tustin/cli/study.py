@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..support.files import shortened
 from ..support.names import unknown
+from . import study_forms
 from .arguments import at_least_one, listed
 from .command import Command, UsageError
 from .output import print_drawn, print_json, print_rich
@@ -37,7 +38,10 @@ same seed start from the same weights and see the same images in the same order;
 again continues, however the last one ended, and does nothing twice; more discretizations or seeds may be added.
 
 'tustin study status DIR' tells how far a study is, 'tustin study report DIR' writes the report of what is there; both
-take --json. docs/study.md says more.
+take --json. 'tustin study plan RECIPE' tells before any run which gain so many seeds would show, within which band they
+could call rules equal, and how long the study would take here; --std is the spread of the paired differences, from a
+pilot. 'tustin study report DIR --into PAGE' also writes the tables into a page, between two marks. 'tustin study finer
+DIR' shows the trained models images whose patches are closer together. docs/study.md says more.
 
 exit codes: 0 every run is done, 3 the report is written but some runs failed, 1 every run failed or nothing could run,
 2 wrong usage, 130 or 143 stopped by Ctrl-C or SIGTERM after saving.
@@ -47,12 +51,17 @@ examples:
   tustin study digits --discretizations zoh,bil --seeds 5 --epochs 5 --out runs/short
   tustin study cifar100-nano --data.path data --jobs 2 --threads-per-run 4 --out runs/cifar
   tustin study imagenet-vim-tiny --data.path /imagenet --engine ray --ray-address auto --out /shared/study
+  tustin study plan digits --seeds 7 --std 0.5
   tustin study status runs/study
   tustin study report runs/study"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "%(prog)s RECIPE [options] [--SETTING VALUE ...]\n       %(prog)s {status,report} DIR [--json]"
+    parser.usage = (
+        "%(prog)s RECIPE [options] [--SETTING VALUE ...]\n"
+        "       %(prog)s plan RECIPE [--std S] [options] [--SETTING VALUE ...]\n"
+        "       %(prog)s {status,report,finer} DIR [--json]"
+    )
     parser.add_argument("recipe", metavar="RECIPE", help=RECIPE_HELP)
     _add_options(parser)
     parser.add_argument(
@@ -74,6 +83,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--seeds", metavar="N", type=_seeds, help="how many seeds, from 0 on, or a list such as 3,5 (default: 10)"
+    )
+    what.add_argument(
+        "--control",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="runs without a state as well, which tell what the state is worth (default: yes)",
     )
     judged = parser.add_argument_group("how it is judged; may be changed later")
     judged.add_argument(
@@ -121,8 +136,13 @@ def _seeds(text: str) -> list[int]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """One of the three forms of the command."""
-    forms: dict[str, Callable[[argparse.Namespace], None]] = {"status": _run_status, "report": _run_report}
+    """One of the forms of the command."""
+    forms: dict[str, Callable[[argparse.Namespace], None]] = {
+        "plan": lambda args: study_forms.plan(args, _add_options, _config, _plan),
+        "finer": study_forms.finer,
+        "status": _run_status,
+        "report": _run_report,
+    }
     forms.get(args.recipe, _run_recipe)(args)
 
 
@@ -144,7 +164,8 @@ def _run_recipe(args: argparse.Namespace) -> None:
     plan = _plan(args, config, folder)
     engine, where = _engine(args, plan)
     shown = display.for_this_output()
-    grid = f"{_count(plan.discretizations, 'discretization')} x {_count(plan.seeds, 'seed')}"
+    control = f" and {plan.control}" if plan.control else ""
+    grid = f"{_count(plan.discretizations, 'discretization')}{control} x {_count(plan.seeds, 'seed')}"
     shown.line(f"{plan.recipe}: {grid}, {where}, {_count(range(plan.threads), 'thread')} each, into {folder}")
     study = run_study(plan, config, folder, engine, shown, args.keep, args.retry_failed)
     _tell(study, folder, args.json)
@@ -164,15 +185,10 @@ def _count(things: Sized, name: str) -> str:
 
 def _take_options(args: argparse.Namespace) -> list[str]:
     """Move the options that stand after the recipe into `args`; the rest are settings of the recipe."""
-    parser = _parser_like(args.parser)
+    parser = study_forms.parser_like(args.parser)
     _add_options(parser)
     _, settings = parser.parse_known_args(args.words, args)
     return settings
-
-
-def _parser_like(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """One that tells of mistakes in the same way."""
-    return type(parser)(prog=parser.prog, add_help=False, allow_abbrev=False)
 
 
 def _config(recipe: str, settings: list[str]) -> Config | None:
@@ -180,7 +196,10 @@ def _config(recipe: str, settings: list[str]) -> Config | None:
     from ..train import recipes
 
     if not Path(recipe).suffix and recipe not in recipes():
-        raise UsageError(unknown("recipe", recipe, [*recipes(), "status", "report"]) + ", or the path of a YAML file")
+        raise UsageError(
+            unknown("recipe", recipe, [*recipes(), "plan", "status", "report", "finer"])
+            + ", or the path of a YAML file"
+        )
     for word in settings:
         name = word.removeprefix("--").partition("=")[0]
         if word.startswith("--") and name in BY_THE_STUDY:
@@ -191,7 +210,7 @@ def _config(recipe: str, settings: list[str]) -> Config | None:
 def _plan(args: argparse.Namespace, config: Config, folder: Path) -> Plan:
     from ..study.plan import Wishes, make_plan
 
-    names = ("discretizations", "seeds", "baseline", "metric", "level", "threshold", "threads")
+    names = ("discretizations", "seeds", "baseline", "metric", "level", "threshold", "threads", "control")
     return make_plan(args.recipe, config, folder, Wishes(**{name: getattr(args, name) for name in names}))
 
 
@@ -211,7 +230,7 @@ def _engine(args: argparse.Namespace, plan: Plan) -> tuple[Engine, str]:
 
 
 def _run_status(args: argparse.Namespace) -> None:
-    folder = _folder(args)
+    folder = study_forms.folder_of(args)
     if folder is None:
         return
     from ..study import read_study, status
@@ -224,25 +243,16 @@ def _run_status(args: argparse.Namespace) -> None:
 
 
 def _run_report(args: argparse.Namespace) -> None:
-    folder = _folder(args)
+    args.into = None
+    folder = study_forms.folder_of(args, lambda parser: parser.add_argument("--into", metavar="PAGE", type=Path))
     if folder is None:
         return
-    from ..study import read_study
+    from ..study import read_study, report
 
-    _tell(read_study(folder), folder, args.json)
-
-
-def _folder(args: argparse.Namespace) -> Path | None:
-    """DIR of 'tustin study status DIR'; None if it only asked for help."""
-    parser = _parser_like(args.parser)
-    parser.add_argument("folder", metavar="DIR", type=Path)
-    for flag in ("--json", "--debug"):
-        parser.add_argument(flag, action="store_true")
-    if "--help" in args.words or "-h" in args.words:
-        args.parser.print_help()
-        return None
-    folder: Path = parser.parse_args(args.words, args).folder
-    return folder
+    study = read_study(folder)
+    if args.into:
+        report.write_into(args.into, study, folder)
+    _tell(study, folder, args.json)
 
 
 def _tell(study: Study, folder: Path, json: bool) -> None:

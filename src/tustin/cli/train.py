@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .command import Command, UsageError
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "RECIPE_HELP", "recipe_settings"]
 
 DETAILS = """\
-The output folder gets checkpoints, metrics.jsonl (a line an epoch) and summary.json. The same command again continues
-where the last one stopped, however that was. Under torchrun or accelerate launch it uses all their processes.
+The output folder gets checkpoints, metrics.jsonl (a line an epoch), summary.json and curves.png. The same
+command again continues where the last one stopped, however that was. Under torchrun or accelerate launch it uses all
+their processes.
 
 examples:
   tustin train digits
@@ -42,9 +43,21 @@ def run(args: argparse.Namespace) -> None:
     from ..train import display, train
 
     summary = train(config, display=display.for_this_output())
-    best = ", ".join(display.metrics_text(summary["best"]))
     if int(os.environ.get("RANK", "0")) == 0:
-        print(f"best epoch {summary['best_epoch']}: {best}; {summary['train_seconds']:.1f} s; {config.out}")
+        _tell(config, summary)
+
+
+def _tell(config: Config, summary: dict[str, Any]) -> None:
+    """The best of the run, and a picture of it."""
+    from ..train import RunFolder, display
+    from ..train.curves import draw_curves
+    from ..train.folder import CURVES
+
+    best, folder = ", ".join(display.metrics_text(summary["best"])), RunFolder(config.out or "")
+    if records := folder.read_metrics():
+        draw_curves(folder / CURVES, records, f"{config.model.name}, {config.model.discretization}, seed {config.seed}")
+    place = f"update {summary['best']['updates']}" if config.updates else f"epoch {summary['best_epoch']}"
+    print(f"best {place}: {best}; {summary['train_seconds']:.1f} s; {config.out}")
 
 
 def recipe_settings(recipe: str, words: list[str]) -> Config | None:

@@ -6,7 +6,7 @@ from .coco import Coco, coco
 from .digits import Digits
 from .images import Images, cifar, folder
 from .masks import MaskedImages, masked_folder
-from .shapes import write_shapes
+from .shapes import write_masked_shapes, write_shapes
 
 __all__ = [
     "BatchSource",
@@ -22,5 +22,6 @@ __all__ = [
     "folder",
     "masked_folder",
     "training_batches",
+    "write_masked_shapes",
     "write_shapes",
 ]

@@ -43,6 +43,11 @@ class Photo:
     width: int
     objects: list[dict[str, Any]] = field(default_factory=list)
 
+    def boxes(self) -> Tensor:
+        """Of the objects, (n, 4), as left, top, right, bottom."""
+        corners = [_corners(one["bbox"], self.height, self.width) for one in self.objects]
+        return torch.tensor(corners, dtype=torch.float32).reshape(-1, 4)
+
 
 @dataclass(frozen=True)
 class Coco:
@@ -89,11 +94,10 @@ class Coco:
 
     def _target(self, photo: Photo) -> Target:
         size = photo.height, photo.width
-        boxes = torch.tensor([_corners(one["bbox"], *size) for one in photo.objects], dtype=torch.float32)
         labels = [self.category_ids.index(one["category_id"]) + 1 for one in photo.objects]
         masks = [_mask(one, photo) for one in photo.objects]
         return {
-            "boxes": tv_tensors.BoundingBoxes(boxes.reshape(-1, 4), format="XYXY", canvas_size=size),
+            "boxes": tv_tensors.BoundingBoxes(photo.boxes(), format="XYXY", canvas_size=size),
             "labels": torch.tensor(labels, dtype=torch.int64),
             "masks": tv_tensors.Mask(torch.stack(masks) if masks else torch.zeros(0, *size, dtype=torch.uint8)),
         }

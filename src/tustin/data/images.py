@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from urllib.error import URLError
 
 import numpy as np
@@ -15,10 +15,11 @@ from PIL import Image
 from torch import Tensor
 
 from .batches import Batch, Key
+from .decoded import Pixels, decode, mapped
 from .pictures import mode_for, read_image
+from .plain import Plain
 from .samples import read_samples
 
-Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Transform: TypeAlias = Callable[[Image.Image], Tensor]
 
 IN_MEMORY_BYTES = 100 * 2**20
@@ -38,7 +39,7 @@ class Images:
     labels: Sequence[int]
     classes: list[str]
     training: bool
-    transform: Transform | None = None
+    transform: Transform | Plain | None = None
     mode: str = "RGB"
     skip_corrupt: bool = False
 
@@ -52,19 +53,40 @@ class Images:
             return {"error": str(error)}
         if not samples:
             return {"error": f"none of the {len(keys)} images of a batch can be read, e.g. {self.sources[keys[0][0]]}"}
-        images, labels = zip(*samples, strict=True)
-        return {"images": torch.stack(images), "labels": torch.tensor(labels), "skipped": skipped}
+        images, labels, seeds = zip(*samples, strict=True)
+        if isinstance(self.transform, Plain):
+            ready = self.transform.batch(torch.from_numpy(np.stack(images)), torch.tensor(seeds))
+        else:
+            ready = torch.stack(images)
+        return {"images": ready, "labels": torch.tensor(labels), "skipped": skipped}
 
-    def _sample(self, index: int, seed: int) -> tuple[Tensor, int]:
+    def _sample(self, index: int, seed: int) -> tuple[Tensor | Pixels, int, int]:
         assert self.transform is not None, "prepared() comes first"
+        return self._image(index, seed), self.labels[index], seed
+
+    def _image(self, index: int, seed: int) -> Tensor | Pixels:
+        """Ready for the model, or for the transform of its batch."""
+        if isinstance(self.transform, Plain):
+            source = self.sources[index]
+            if not isinstance(source, Path) and self.transform.fits(source, self.mode):
+                return source
+            return self.transform.array(self._open(index))
+        assert self.transform is not None
         image = self._open(index)
         seed_augmentation(seed)
-        return self.transform(image), self.labels[index]
+        return self.transform(image)
 
-    def prepared(self, transform: Transform, channels: int, skip_corrupt: bool, in_memory: bool | None) -> Images:
-        """The same images, made ready for a model with so many channels."""
+    def prepared(
+        self,
+        transform: Transform | Plain,
+        channels: int,
+        skip_corrupt: bool,
+        in_memory: bool | None,
+        cache: str | None = None,
+    ) -> Images:
+        """The same images, made ready for a model with so many channels; `cache` is a folder to decode them into."""
         ready = replace(self, transform=transform, mode=mode_for(channels), skip_corrupt=skip_corrupt)
-        return ready._decoded() if in_memory or (in_memory is None and self._is_small()) else ready
+        return ready._decoded(cache) if in_memory or (in_memory is None and self._is_small()) else ready
 
     def _is_small(self) -> bool:
         total = 0
@@ -74,15 +96,13 @@ class Images:
                 return False
         return True
 
-    def _decoded(self) -> Images:
-        """With every readable image as an array; a file that cannot be read stays one, and is told when it is used."""
-        sources: list[Path | Pixels] = []
-        for index, source in enumerate(self.sources):
-            try:
-                sources.append(np.asarray(self._open(index)) if isinstance(source, Path) else source)
-            except ValueError:
-                sources.append(source)
-        return replace(self, sources=sources)
+    def _decoded(self, cache: str | None) -> Images:
+        """With every readable image as an array."""
+        paths = [source for source in self.sources if isinstance(source, Path)]
+        if not paths:
+            return self
+        arrays = iter(mapped(paths, self.mode, cache) if cache else decode(paths, self.mode))
+        return replace(self, sources=[next(arrays) if isinstance(s, Path) else s for s in self.sources])
 
     def _open(self, index: int) -> Image.Image:
         source = self.sources[index]

@@ -25,7 +25,7 @@ from .images import IN_MEMORY_BYTES, seed_augmentation
 from .pictures import UnreadableError, mode_for, read_image
 from .samples import read_samples
 
-__all__ = ["UNLABELLED", "MaskedImages", "masked_folder", "values_of"]
+__all__ = ["UNLABELLED", "MaskedImages", "masked_folder", "read_values", "values_of"]
 
 UNLABELLED = -1
 """What a pixel without a class has in a batch."""
@@ -161,15 +161,20 @@ def _class_names(file: Path) -> list[str]:
     return names
 
 
-def _read_classes(path: Path, unlabelled: int, num_classes: int) -> Pixels:
-    """The class of every pixel, `UNLABELLED` where it has none."""
+def read_values(path: Path) -> Pixels:
+    """The number that a mask has at every pixel."""
     try:
         file = read_image(path)
     except UnreadableError as error:
         raise ValueError(f"cannot read the mask {str(path)!r}: {error.reason}") from error
     if file.mode not in INDEX_MODES:
         raise ValueError(f"the mask {str(path)!r} holds colours ({file.mode}), not one number a pixel")
-    values = np.asarray(file).astype(np.int32)
+    return np.asarray(file).astype(np.int32)
+
+
+def _read_classes(path: Path, unlabelled: int, num_classes: int) -> Pixels:
+    """The class of every pixel, `UNLABELLED` where it has none."""
+    values = read_values(path)
     classes = np.where(values == unlabelled, UNLABELLED, values - (values > unlabelled))
     wrong = values[(classes >= num_classes) | (values < 0)]
     if wrong.size:

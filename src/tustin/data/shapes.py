@@ -1,4 +1,4 @@
-"""A small set in COCO's layout to try detection on: coloured shapes on a dark ground, with boxes and masks."""
+"""Small sets to try detection and segmentation on: coloured shapes on a dark ground, in COCO's layout or as masks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_shapes(path: str | Path, train: int, val: int, side: int = 64, seed: i
         images: list[dict[str, Any]] = []
         annotations: list[dict[str, Any]] = []
         for number in range(1, count + 1):
-            picture = Image.fromarray(random.integers(0, 50, (side, side, 3)).astype(np.uint8))
+            picture = _ground(random, side)
             for outline, kind in [] if number % 8 == 0 else _layout(random, side):
                 ImageDraw.Draw(picture).polygon(outline, fill=COLOURS[kind])
                 annotations.append(_annotation(outline, kind, number, len(annotations) + 1, side))
@@ -38,6 +38,29 @@ def write_shapes(path: str | Path, train: int, val: int, side: int = 64, seed: i
         content = {"images": images, "annotations": annotations, "categories": CATEGORIES}
         (root / "annotations" / f"instances_{part}.json").write_text(json.dumps(content))
     return root
+
+
+def write_masked_shapes(path: str | Path, train: int, val: int, side: int = 64, seed: int = 0) -> Path:
+    """The same images with an index mask each: 1 is the ground, then the shapes in their order; 0 does not occur."""
+    root = Path(path)
+    random = np.random.default_rng(seed)
+    for part, count in (("training", train), ("validation", val)):
+        for kind in ("images", "annotations"):
+            (root / kind / part).mkdir(parents=True)
+        for number in range(1, count + 1):
+            picture, mask = _ground(random, side), Image.new("L", (side, side), 1)
+            for outline, kind_of_shape in _layout(random, side):
+                ImageDraw.Draw(picture).polygon(outline, fill=COLOURS[kind_of_shape])
+                ImageDraw.Draw(mask).polygon(outline, fill=kind_of_shape + 2)
+            picture.save(root / "images" / part / f"{number}.png")
+            mask.save(root / "annotations" / part / f"{number}.png")
+    names = ["ground", *(str(category["name"]) for category in CATEGORIES)]
+    (root / "classes.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    return root
+
+
+def _ground(random: np.random.Generator, side: int) -> Image.Image:
+    return Image.fromarray(random.integers(0, 50, (side, side, 3)).astype(np.uint8))
 
 
 def _layout(random: np.random.Generator, side: int) -> list[tuple[list[tuple[float, float]], int]]:

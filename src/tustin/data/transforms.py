@@ -11,13 +11,18 @@ from timm.data.auto_augment import AugmentOp
 from torchvision import transforms as T
 
 from .images import Transform
+from .plain import Plain
 
 
 def for_training(
     facts: dict[str, Any], crop: str, flip: float, color_jitter: float, auto: str | None, erase: float
-) -> Transform:
+) -> Transform | Plain:
     """`facts` are the model's: input_size, mean, std and interpolation, as timm resolves them."""
     size = facts["input_size"][-2:]
+    if crop != "resized" and not (color_jitter or auto or erase):
+        margin = (size[0] // 8, size[1] // 8) if crop == "padded" else (0, 0)
+        resize = T.Resize(size) if crop == "padded" else T.Compose([T.Resize(min(size)), T.CenterCrop(size)])
+        return Plain(size, resize, True, facts["mean"], facts["std"], margin, flip)
     transform: Any = create_transform(
         facts["input_size"],
         is_training=True,
@@ -45,6 +50,13 @@ def for_evaluation(facts: dict[str, Any]) -> Transform:
     chosen = {name: facts[name] for name in ("input_size", "interpolation", "mean", "std", "crop_pct", "crop_mode")}
     transform: Transform = create_transform(**chosen)
     return transform
+
+
+def for_evaluation_in_batches(facts: dict[str, Any]) -> Plain:
+    """The same, in two steps."""
+    whole: Any = for_evaluation(facts)
+    resize = T.Compose(whole.transforms[:-2])  # the others make a tensor and normalise it
+    return Plain(facts["input_size"][-2:], resize, facts["crop_pct"] == 1, facts["mean"], facts["std"])
 
 
 def _operations(steps: Any) -> Iterator[AugmentOp]:

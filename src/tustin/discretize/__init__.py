@@ -3,17 +3,22 @@
 from .apply import discretize
 from .base import DISCRETIZATIONS, Coefficients, Discretization, get_discretization, register
 from .bil import BIL
+from .exptrap import EXPTRAP
 from .foh import FOH
 from .hoh import HOH, HOH3, higher_order_hold
 from .mamba import MAMBA
 from .phi import phi
 from .pol import POL
 from .rk4 import RK4, RK4_RAW
+from .true_bil import TRUE_BIL
+from .true_foh import TRUE_FOH
+from .true_hoh import TRUE_HOH
 from .zoh import ZOH
 
 __all__ = [
     "BUILT_IN",
     "DISCRETIZATIONS",
+    "FUSED",
     "Coefficients",
     "Discretization",
     "discretize",
@@ -23,8 +28,11 @@ __all__ = [
     "register",
 ]
 
-BUILT_IN = (MAMBA, ZOH, FOH, BIL, POL, HOH, HOH3, RK4, RK4_RAW)
+BUILT_IN = (MAMBA, ZOH, FOH, BIL, POL, HOH, HOH3, RK4, RK4_RAW, TRUE_FOH, TRUE_BIL, EXPTRAP, TRUE_HOH)
 """The rules that come with the package, in the order of every table."""
+
+FUSED = tuple(rule for rule in BUILT_IN if rule.taps == 1)
+"""Those that the fused backends have; the others run on the reference."""
 
 for _discretization in BUILT_IN:
     register(_discretization)

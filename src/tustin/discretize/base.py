@@ -4,7 +4,8 @@ A rule turns the step Δ and z = Δ·A into the weights of one step of the recur
 
     h_k = α(z_k)·h_{k−1} + Σ_j β_j(Δ_k, z_k)·v_{k−j}          v_k = B_k u_k
 
-The paper's rules weigh the current sample only, so there is one β; a rule may weigh as many as it likes.
+The paper's rules weigh the current sample only, so there is one β; a rule may weigh as many as it likes. Its weights
+may also depend on the steps before, Δ_{k−1} and on, and on a λ between 0 and 1 that the caller gives token by token.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -25,6 +26,9 @@ Coefficients: TypeAlias = tuple[Tensor, tuple[Tensor, ...]]
 DISCRETIZATIONS: dict[str, Discretization] = {}
 """Every registered rule by name."""
 
+RATIO = 10.0
+"""Up to which ratio of neighbouring steps, in either direction, `largest_weight` is stated."""
+
 
 @dataclass(frozen=True)
 class Discretization:
@@ -35,8 +39,12 @@ class Discretization:
     """
 
     name: str
-    coefficients: Callable[[Tensor, Tensor], Coefficients]
-    """(Δ, z) → α, (β_0, β_1, …), elementwise, differentiable, accurate for every z including 0."""
+    coefficients: Callable[..., Coefficients]
+    """(Δ, z) → α, (β_0, β_1, …), elementwise, differentiable, accurate for every z including 0.
+
+    A rule of several `steps` also gets `earlier=(Δ_{k−1}, …)`, newest first, where 0 means that there is no such step;
+    one that `mixes` also gets `mix=λ`.
+    """
     alpha: str
     """Formula of α, for people."""
     betas: tuple[str, ...]
@@ -51,18 +59,40 @@ class Discretization:
     """The interval of z on which |α| ≤ 1."""
     source: str
     """Where the rule comes from."""
+    steps: int = 1
+    """How many steps its weights depend on: the current one, and steps − 1 before it."""
+    mixes: bool = False
+    """Whether its weights depend on λ, the `mix` of a scan. The other facts are those at λ = ½."""
+    largest_weight: float | None = None
+    """Of a rule of several steps, the largest Σ|β|/Δ for z ≤ 0, where neighbouring steps differ up to `RATIO`-fold."""
 
     @property
     def taps(self) -> int:
         """How many input samples a step reads."""
         return len(self.betas)
 
-    def __call__(self, delta: Tensor, z: Tensor) -> Coefficients:
+    @property
+    def state_parts(self) -> int:
+        """What a state is made of: h, then the taps − 1 newest v, then the steps − 1 newest Δ."""
+        return self.taps + self.steps - 1
+
+    def __call__(
+        self, delta: Tensor, z: Tensor, *, earlier: tuple[Tensor, ...] = (), mix: Tensor | float | None = None
+    ) -> Coefficients:
         """α and every β in the dtype of z, evaluated in float64 and rounded once.
 
-        The rounding inside a formula would otherwise show: RK4's α loses four bits near its smallest value.
+        The rounding inside a formula would otherwise show: RK4's α loses four bits near its smallest value. A step
+        before that is not given is as long as this one, and a λ that is not given is ½.
         """
-        alpha, betas = self.coefficients(delta.double(), z.double())
+        more: dict[str, Any] = {}
+        if self.steps > 1:
+            given = [step.double() for step in earlier]
+            more["earlier"] = (*given, *[delta.double()] * (self.steps - 1 - len(given)))
+        if self.mixes:
+            if not isinstance(mix, Tensor):
+                mix = z.new_tensor(0.5 if mix is None else mix, dtype=torch.float64)
+            more["mix"] = mix.double()
+        alpha, betas = self.coefficients(delta.double(), z.double(), **more)
         return alpha.to(z.dtype), tuple(beta.to(z.dtype) for beta in betas)
 
 
@@ -125,6 +155,17 @@ def _check_facts(discretization: Discretization) -> None:
         f"declares exact_equilibrium={discretization.exact_equilibrium}, but α = 1 + z·Σβ/Δ is {settles}",
     )
 
+    insist(
+        (discretization.steps > 1) == (discretization.largest_weight is not None),
+        f"reads {discretization.steps} steps; largest_weight must be given for two and more, and only then",
+    )
+    if discretization.largest_weight is not None:
+        found = _largest_weight(discretization, z)
+        insist(
+            math.isclose(found, discretization.largest_weight, rel_tol=1e-3),
+            f"declares the largest weight {discretization.largest_weight:g}, but it is {found:g}",
+        )
+
     small = torch.tensor([1e-7], dtype=torch.float64)  # Δ → 0 at A = −1
     small_alpha, small_betas = discretization(small, -small)
     consistent = abs(float(sum(small_betas) / small) - 1) < 1e-5
@@ -134,3 +175,11 @@ def _check_facts(discretization: Discretization) -> None:
         f"declares order {discretization.order} (input held: {discretization.held_order}), but as Δ → 0 it "
         f"{'tends' if consistent else 'does not tend'} to the continuous system",
     )
+
+
+def _largest_weight(discretization: Discretization, z: Tensor) -> float:
+    """The largest Σ|β|/Δ, at Δ = 1, over ratios of neighbouring steps from 1/RATIO to RATIO."""
+    ratios = torch.logspace(-math.log10(RATIO), math.log10(RATIO), 41, dtype=z.dtype)[:, None]
+    earlier = tuple(ratios ** -(j + 1) for j in range(discretization.steps - 1))
+    _, betas = discretization(torch.ones_like(ratios), z, earlier=earlier)
+    return float(sum(beta.abs() for beta in betas).max())  # type: ignore[union-attr]

@@ -20,13 +20,16 @@ COEFFICIENT_OPERATIONS = {
     "hoh3": 18,  # e^z; φ1 … φ4; Δ·(φ1 + Δ·(φ2 + Δ·(φ3/2 + Δ·φ4/6)))
     "rk4": 10,  # as rk4_raw, and the smaller of Δ and z*/A
     "rk4_raw": 9,  # b = ((z/24 + 1/6)·z + 1/2)·z + 1; α = 1 + z·b; β = Δ·b
+    "true_foh": 8,  # e^z; φ1, φ2; ·Δ; φ1 − φ2, ·Δ
+    "true_bil": 6,  # z/2; 1 + z/2; 1 − z/2; Δ/2; two divisions
+    "exptrap": 5,  # e^z; λ·Δ; 1 − λ, ·Δ, ·e^z
+    "true_hoh": 20,  # e^z; φ1, φ2, φ3; ψ = 2φ3 − φ2; r; Δ·ψ·r; /(1 + r); ·r; Δ·φ2 and Δ·(φ1 − φ2), and what is added
 }
 """Operations for α and β, given Δ and z, of one state at one token; φ_{k+1} = (φ_k − 1/k!)/z takes two."""
 
 _SILU = 4  # exp, +, division, ·
 _SOFTPLUS = 3  # exp, +, log
 _RMS_NORM = 4  # square, sum, · 1/rms, · weight; what is once per token is left out
-_KERNEL = 4  # tokens under the convolution
 _CHUNK = 32  # tokens per state that the native scan keeps for its backward pass
 _BYTES = 4
 
@@ -90,12 +93,15 @@ def costs(model: VisionMamba, img_size: tuple[int, int] | None = None, batch_siz
 def scan_operations(model: VisionMamba, tokens: int, discretization: str) -> int:
     """Operations of one scan in one direction of one block.
 
-    Of a state at a token: z = Δ·A, α and β, B·u, ·β, the recurrence (two), and C·h added to the output (two).
+    Of a state at a token: z = Δ·A, α and β, B·u, ·β, the recurrence (two), and C·h added to the output (two); and for
+    each sample before the newest ·β and a sum.
     Of a channel at a token: softplus and its bias, D·u added, and the gate. The α and β of a rule that is not built in
     count nothing.
     """
     _, D, N, _ = _sizes(model)
-    state = 7 + COEFFICIENT_OPERATIONS.get(discretization, 0)
+    if not model.config["state"]:
+        return tokens * D
+    state = 7 + 2 * (DISCRETIZATIONS[discretization].taps - 1) + COEFFICIENT_OPERATIONS.get(discretization, 0)
     channel = 1 + _SOFTPLUS + 2 + _SILU + 1
     return tokens * D * (N * state + channel)
 
@@ -137,13 +143,14 @@ def _flops(model: VisionMamba, patches: int) -> dict[str, int]:
     d, D, N, rank = _sizes(model)
     L, blocks = patches + 1, len(model.layers)
     pixels = model.config["in_chans"] * model.config["patch_size"] ** 2
+    projections = blocks * 2 * 2 * L * D if model.config["state"] else 0
     return {
         "patch embedding": 2 * patches * pixels * d,
         "positions, class token": L * d,
         "in_proj": blocks * 2 * L * d * 2 * D,
-        "conv": blocks * 2 * L * D * (2 * _KERNEL + _SILU),
-        "x_proj": blocks * 2 * 2 * L * D * (rank + 2 * N),
-        "dt_proj": blocks * 2 * 2 * L * rank * D,
+        "conv": blocks * 2 * L * D * (2 * model.config["d_conv"] + _SILU),
+        "x_proj": projections * (rank + 2 * N),
+        "dt_proj": projections * rank,
         "scan": blocks * 2 * scan_operations(model, L, model.config["discretization"]),
         "out_proj": blocks * (L * D + 2 * L * D * d + L * d),  # the two directions added, the product, halved
         "norms": (blocks + 1) * _RMS_NORM * L * d + blocks * L * d,  # and the residual sums

@@ -17,7 +17,7 @@ from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.generalized_rcnn import GeneralizedRCNN
 from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
 from torchvision.models.detection.rpn import RegionProposalNetwork, RPNHead
-from torchvision.models.detection.transform import GeneralizedRCNNTransform
+from torchvision.models.detection.transform import GeneralizedRCNNTransform, resize_boxes
 from torchvision.ops import MultiScaleRoIAlign
 from torchvision.ops.poolers import LevelMapper
 
@@ -114,7 +114,20 @@ class Detector(GeneralizedRCNN):  # type: ignore[misc]
         """In evaluation one image at a time: what a batch would pad it with, the scans would see."""
         if self.training:
             return super().forward(list(images), None if targets is None else list(targets))
-        return [super(Detector, self).forward([image])[0] for image in images]
+        return [{name: part for name, part in one.items() if name != "proposals"} for one in self.detect(images)]
+
+    def detect(self, images: Sequence[Tensor]) -> list[dict[str, Tensor]]:
+        """What `forward` finds in evaluation, and beside it the "proposals" (n, 4) that it was found among."""
+        found: list[dict[str, Tensor]] = []
+        for image in images:
+            prepared, _ = self.transform([image])
+            maps = self.backbone(prepared.tensors)
+            proposals, _ = self.rpn(prepared, maps)
+            detections, _ = self.roi_heads(maps, proposals, prepared.image_sizes)
+            size = tuple(image.shape[-2:])
+            [detected] = self.transform.postprocess(detections, prepared.image_sizes, [size])
+            found.append({**detected, "proposals": resize_boxes(proposals[0], prepared.image_sizes[0], size)})
+        return found
 
     def no_weight_decay(self) -> set[str]:
         """See `VisionMamba.no_weight_decay`; biases and norms of the heads are left out as well."""

@@ -152,7 +152,12 @@ def _look_into(mixer: Mixer, name: str, tokens: Tensor, rule: Discretization, wa
         watch.tensor(name, f"{half} (of in_proj)", x)
     for direction, reverse in (("forward", False), ("backward", True)):
         arguments = mixer.scan_arguments(halves[0], reverse)
-        delta = F.softplus(arguments["delta"].to(arguments["A"].dtype) + arguments["delta_bias"][:, None])
+        if not mixer.state:
+            watch.tensor(name, f"u ({direction})", arguments["u"])
+            continue
+        delta = arguments["delta"].to(arguments["A"].dtype)
+        if arguments["delta_softplus"]:
+            delta = F.softplus(delta + arguments["delta_bias"][:, None])
         for part, tensor in {**arguments, "delta": delta}.items():
             if isinstance(tensor, Tensor):
                 watch.tensor(name, f"{part} ({direction})", tensor)

@@ -20,8 +20,8 @@ from ..support.names import unknown
 
 __all__ = ["DT_INITS", "Mixer"]
 
-DT_INITS = ("vim", "mamba")
-"""How the backward direction's step may start: as the official code has it, or as the forward direction's."""
+DT_INITS = ("vim", "mamba", "long")
+"""How a direction's step may start: at 0.69, from 0.001 to 0.1, or ten times as long."""
 
 
 class Mixer(nn.Module):
@@ -32,6 +32,7 @@ class Mixer(nn.Module):
         y = selective_scan(u, Δ, A, B, C, D)                         from the first token on, and from the last
         out_proj((y_forward + y_backward) / 2 · silu(gate))
 
+    With `state=False`, a control for experiments, y = D·u: the convolution is then all that joins tokens.
     Everything is channel-last and no tensor is flipped: convolution and scan take views and walk in either direction.
     """
 
@@ -42,22 +43,35 @@ class Mixer(nn.Module):
         discretization: str = "mamba",
         dt_init_backward: str = "vim",
         backend: str = "auto",
+        *,
+        dt_init_forward: str = "mamba",
+        d_conv: int = 4,
+        conv_dilation: int = 1,
+        delta_scale: float = 1.0,
+        state: bool = True,
     ) -> None:
         super().__init__()
-        if dt_init_backward not in DT_INITS:
-            raise ValueError(unknown("dt_init_backward", dt_init_backward, DT_INITS))
+        for name, start in (("dt_init_backward", dt_init_backward), ("dt_init_forward", dt_init_forward)):
+            if start not in DT_INITS:
+                raise ValueError(unknown(name, start, DT_INITS))
         self.discretization = get_discretization(discretization).name
         self.backend = backend
         self.d_state, self.dt_rank = d_state, math.ceil(d / 16)
         d_inner = 2 * d
-        sizes = d_inner, d_state, self.dt_rank
+        self.conv_dilation, self.delta_scale, self.state = conv_dilation, delta_scale, state
+        sizes = d_inner, d_state, self.dt_rank, d_conv
         self.in_proj = nn.Linear(d, 2 * d_inner, bias=False)
         self.conv1d, self.x_proj, self.dt_proj, self.A_log, self.D = _direction(*sizes)
         self.conv1d_b, self.x_proj_b, self.dt_proj_b, self.A_b_log, self.D_b = _direction(*sizes)
         self.out_proj = nn.Linear(d_inner, d, bias=False)
-        if dt_init_backward == "vim":
-            # The official code zeroes every bias after the layers have set theirs, and spares only the forward dt's.
-            nn.init.zeros_(self.dt_proj_b.bias)
+        # The official code zeroes every bias after the layers have set theirs, and spares only the forward dt's.
+        _start_steps(self.dt_proj.bias, dt_init_forward)
+        _start_steps(self.dt_proj_b.bias, dt_init_backward)
+        if not state:  # what has no effect has no gradient either, which distributed training must know
+            for unused in (self.x_proj, self.dt_proj, self.x_proj_b, self.dt_proj_b):
+                unused.requires_grad_(False)
+            self.A_log.requires_grad_(False)
+            self.A_b_log.requires_grad_(False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         # Two products instead of one cut in half: their gradients need no joining, and one can wait until it is needed.
@@ -73,6 +87,9 @@ class Mixer(nn.Module):
         return F.linear(y, self.out_proj.weight)
 
     def _scan(self, arguments: dict[str, Any]) -> Tensor:
+        if not self.state:
+            skipped: Tensor = arguments["D"][:, None] * arguments["u"]
+            return skipped
         y = selective_scan(**arguments, discretization=self.discretization, backend=self.backend)
         assert isinstance(y, Tensor)
         return y
@@ -83,35 +100,64 @@ class Mixer(nn.Module):
             conv1d, x_proj, dt_proj, A_log, D = self.conv1d_b, self.x_proj_b, self.dt_proj_b, self.A_b_log, self.D_b
         else:
             conv1d, x_proj, dt_proj, A_log, D = self.conv1d, self.x_proj, self.dt_proj, self.A_log, self.D
-        u = causal_conv(x, conv1d.weight.squeeze(1), conv1d.bias, reverse=reverse, backend=self.backend)
+        taps = _dilated(conv1d.weight.squeeze(1), self.conv_dilation)
+        u = causal_conv(x, taps, conv1d.bias, reverse=reverse, backend=self.backend)
+        if not self.state:
+            return {"u": u, "D": D}
         dt, B, C = x_proj(u.transpose(1, 2)).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
+        delta = F.linear(dt, dt_proj.weight).transpose(1, 2)
+        delta_bias: Tensor | None = dt_proj.bias  # added inside the scan, in float32
+        if self.delta_scale != 1:
+            delta, delta_bias = self.delta_scale * F.softplus(_wide(delta) + _wide(dt_proj.bias)[:, None]), None
         return {
             "u": u,
-            "delta": F.linear(dt, dt_proj.weight).transpose(1, 2),  # its bias is added inside the scan, in float32
-            "A": -torch.exp(A_log.to(torch.promote_types(A_log.dtype, torch.float32))),
+            "delta": delta,
+            "A": -torch.exp(_wide(A_log)),
             "B": B.transpose(1, 2),
             "C": C.transpose(1, 2),
             "D": D,
-            "delta_bias": dt_proj.bias,
-            "delta_softplus": True,
+            "delta_bias": delta_bias,
+            "delta_softplus": delta_bias is not None,
             "reverse": reverse,
         }
 
 
 def _direction(
-    d_inner: int, d_state: int, dt_rank: int
+    d_inner: int, d_state: int, dt_rank: int, d_conv: int
 ) -> tuple[nn.Conv1d, nn.Linear, nn.Linear, nn.Parameter, nn.Parameter]:
     """The parts of one direction, initialised as in Mamba: conv1d, x_proj, dt_proj, A_log and D."""
     dt_proj = nn.Linear(dt_rank, d_inner)
     with torch.no_grad():
         dt_proj.bias.copy_(_inverse_softplus(torch.empty(d_inner).uniform_(math.log(1e-3), math.log(0.1)).exp()))
     return (
-        nn.Conv1d(d_inner, d_inner, kernel_size=4, groups=d_inner),
+        nn.Conv1d(d_inner, d_inner, kernel_size=d_conv, groups=d_inner),
         nn.Linear(d_inner, dt_rank + 2 * d_state, bias=False),
         dt_proj,
         nn.Parameter(torch.arange(1.0, d_state + 1).log().repeat(d_inner, 1)),
         nn.Parameter(torch.ones(d_inner)),
     )
+
+
+@torch.no_grad()
+def _start_steps(bias: Tensor, start: str) -> None:
+    """Change the steps that a bias stands for, from Mamba's to another start."""
+    if start == "vim":
+        bias.zero_()
+    elif start == "long":
+        bias.copy_(_inverse_softplus(10 * F.softplus(bias)))
+
+
+def _dilated(taps: Tensor, dilation: int) -> Tensor:
+    """(D, K) → (D, (K − 1)·dilation + 1): zeros between the taps, the last of which still meets the current token."""
+    if dilation == 1:
+        return taps
+    spread = F.pad(taps[..., None], (0, dilation - 1)).flatten(1)  # each tap, then its zeros
+    return spread[:, : 1 - dilation]
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """In at least float32."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def _inverse_softplus(y: Tensor) -> Tensor:

@@ -46,7 +46,12 @@ class VisionMamba(nn.Module):
         discretization: Name of the rule, see `tustin.DISCRETIZATIONS`. It is part of the model: trained weights
             need theirs.
         dt_init_backward: Start of the backward direction's step: "vim" as in the official code, where it is about 0.7,
-            or "mamba", as the forward direction has it, from 0.001 to 0.1.
+            "mamba", from 0.001 to 0.1, or "long", ten times that.
+        dt_init_forward: The same of the forward direction, where the official code has "mamba".
+        d_conv: Tokens under the short convolution; 1 leaves the scan alone to join tokens.
+        conv_dilation: Distance of these tokens, for a model that is shown images more finely than it was trained with.
+        delta_scale: Factor of every step Δ, for the same purpose: a quarter where there are four times as many tokens.
+        state: False removes the scan's state, y = D·u: a control that tells what the state is worth.
         drop_rate: Dropout before the head.
         drop_path_rate: Stochastic depth of the last block; it grows linearly from 0 at the first.
         dynamic_img_size: Take images of any size, resampling the position embedding; otherwise refuse other sizes.
@@ -72,6 +77,11 @@ class VisionMamba(nn.Module):
         d_state: Annotated[int, Range(1, 2**12)] = 16,
         discretization: str = "mamba",
         dt_init_backward: str = "vim",
+        dt_init_forward: str = "mamba",
+        d_conv: Annotated[int, Range(1, 64)] = 4,
+        conv_dilation: Annotated[int, Range(1, 64)] = 1,
+        delta_scale: Annotated[float, Range(0, 1000, above=True)] = 1.0,
+        state: bool = True,
         drop_rate: Rate = 0.0,
         drop_path_rate: Rate = 0.0,
         dynamic_img_size: bool = True,
@@ -90,11 +100,16 @@ class VisionMamba(nn.Module):
         self.cls_token = nn.Parameter(torch.empty(1, 1, embed_dim))
         self.pos_embed = nn.Parameter(torch.empty(1, self.patch_embed.num_patches + 1, embed_dim))
         rates = torch.linspace(0, drop_path_rate, depth, device="cpu").tolist()
-        mixer: dict[str, Any] = {
-            "discretization": discretization,
-            "dt_init_backward": dt_init_backward,
-            "backend": backend,
-        }
+        names = (
+            "discretization",
+            "dt_init_backward",
+            "dt_init_forward",
+            "d_conv",
+            "conv_dilation",
+            "delta_scale",
+            "state",
+        )
+        mixer: dict[str, Any] = {"backend": backend} | {name: arguments[name] for name in names}
         self.layers = nn.ModuleList(Block(Mixer(embed_dim, d_state, **mixer), embed_dim, rate) for rate in rates)
         self.feature_info = [
             {"module": f"layers.{i}", "num_chs": embed_dim, "reduction": self.patch_embed.stride} for i in range(depth)

@@ -25,6 +25,14 @@ def check_tensor(operator: str, name: str, tensor: object) -> Tensor:
     return tensor
 
 
+def check_overwritable(operator: str, name: str, tensor: Tensor) -> None:
+    """Raise if several of its elements share one place in memory."""
+    if any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)):
+        raise ValueError(
+            f"{operator}: {name} is overwritten, but it is an expanded tensor; expected one with memory of its own"
+        )
+
+
 def check_flags(operator: str, **flags: bool) -> None:
     """Raise unless each is True or False."""
     for name, value in flags.items():
@@ -34,3 +42,8 @@ def check_flags(operator: str, **flags: bool) -> None:
 
 def misshapen(operator: str, name: str, tensor: Tensor, expected: str) -> ValueError:
     return ValueError(f"{operator}: {name} has shape {tuple(tensor.shape)}, expected {expected}")
+
+
+def real_dtype(*tensors: Tensor | None) -> torch.dtype:
+    """In which an operator computes: float32, or float64 if an argument is."""
+    return torch.float64 if torch.float64 in [t.dtype for t in tensors if t is not None] else torch.float32

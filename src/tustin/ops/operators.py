@@ -90,6 +90,47 @@ def register(
     return call
 
 
+def register_in_place(
+    name: str,
+    schema: str,
+    run: Callable[..., Any],
+    fake: Callable[..., Any],
+    definition: Callable[..., Any],
+    devices: Sequence[str] = ("cpu", *GPUS),
+) -> Callable[..., Any]:
+    """Define the operator `tustin::name`, which overwrites its first argument, and return the function to call.
+
+    PyTorch derives no such operator. Where a gradient is needed, under a transform, and for tensors whose memory does
+    not hold their values it is its `definition`, made of operators that PyTorch can derive.
+    """
+    qualified = f"tustin::{name}"
+
+    def kernel(state: Tensor, *arguments: Any) -> Any:
+        out = run(state, *arguments)
+        torch._C._increment_version((state,))  # as torch.autograd.graph.increment_version; autograd must know
+        return out
+
+    torch.library.define(qualified, schema)
+    torch.library.impl(qualified, devices, kernel)
+    torch.library.register_fake(qualified, fake)
+    _LIBRARY.impl(name, definition, "FuncTorchDynamicLayerFrontMode")
+    operator = getattr(torch.ops.tustin, name).default
+
+    def call(*arguments: Any) -> Any:
+        if _observed():
+            needed = torch.is_grad_enabled() and True in [t.requires_grad for t in arguments if isinstance(t, Tensor)]
+            return (definition if needed or forward_mode() else operator)(*arguments)
+        needs_gradient = _needs_gradient(arguments)
+        if needs_gradient is False or (needs_gradient and not torch.is_grad_enabled()):
+            return kernel(*arguments)
+        for argument in arguments:
+            if isinstance(argument, Tensor):
+                check_memory(name, argument)
+        return definition(*arguments)
+
+    return call
+
+
 def pull_back(function: Callable[..., Any], arguments: Sequence[Any], gradient: Any) -> tuple[Tensor, ...]:
     """The gradients of the tensors among the arguments, in a way that PyTorch can transform again."""
     places = [i for i, argument in enumerate(arguments) if isinstance(argument, Tensor)]

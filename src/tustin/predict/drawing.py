@@ -14,12 +14,13 @@ from ..support.files import replacing
 __all__ = ["colours", "write_png"]
 
 
-def colours(number: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """(number, 3): black, then colours of which neighbours differ, because hues a golden section apart do."""
+def colours(number: int, black: int = 0) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """(number, 3): colours of which neighbours differ, because hues a golden section apart do, and one black."""
     hues = [(index * 0.6180339887) % 1 for index in range(number)]
     strengths = [(0.9, 0.95), (0.55, 0.9), (0.85, 0.65)]
     chosen = [colorsys.hsv_to_rgb(hue, *strengths[index % 3]) for index, hue in enumerate(hues)]
-    return (255 * np.array([(0.0, 0.0, 0.0), *chosen[1:]])).round().astype(np.uint8)
+    chosen[black : black + 1] = [(0.0, 0.0, 0.0)] if black < number else []
+    return (255 * np.array(chosen)).round().astype(np.uint8)
 
 
 def write_png(path: Path, picture: Image.Image) -> None:

@@ -63,8 +63,8 @@ def predict(
         values = values_of(segment(model, prepared, (image.height, image.width), settings).numpy(), unlabelled)
         shares = _shares(values, names, unlabelled)[: args.top]
         files = {kind: out / f"{name}{ending}" for kind, ending in ENDINGS.items()}
-        write_png(files["mask"], as_picture(values))
-        write_png(files["overlay"], overlay(image, values, shares))
+        write_png(files["mask"], as_picture(values, unlabelled))
+        write_png(files["overlay"], overlay(image, values, shares, unlabelled))
         yield {"image": str(path), **{kind: str(file) for kind, file in files.items()}, "classes": shares}
         advance(1)
 
@@ -93,18 +93,18 @@ def _shares(values: Pixels, names: Sequence[str], unlabelled: int) -> list[dict[
     return sorted(told, key=lambda one: -one["share"])
 
 
-def as_picture(values: Pixels) -> Image.Image:
-    """The values of a mask: in a palette where they fit into one, as 16-bit numbers otherwise."""
+def as_picture(values: Pixels, unlabelled: int = 0) -> Image.Image:
+    """The values of a mask: in a palette where they fit into one, as 16-bit numbers otherwise. No class is black."""
     if values.max() > 255:
         return Image.fromarray(values.astype(np.uint16))
     picture = Image.fromarray(values.astype(np.uint8))
-    picture.putpalette(colours(256).tobytes())
+    picture.putpalette(colours(256, unlabelled).tobytes())
     return picture
 
 
-def overlay(image: Image.Image, values: Pixels, shares: Sequence[dict[str, Any]]) -> Image.Image:
+def overlay(image: Image.Image, values: Pixels, shares: Sequence[dict[str, Any]], unlabelled: int = 0) -> Image.Image:
     """The image under the colours of its classes, and the names of the largest on the right."""
-    palette = colours(int(values.max()) + 1)
+    palette = colours(int(values.max()) + 1, unlabelled)
     tinted = Image.blend(image.convert("RGB"), Image.fromarray(palette[values]), OPACITY)
     size = max(11, image.height // 30)
     font = ImageFont.load_default(size)

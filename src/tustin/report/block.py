@@ -10,17 +10,18 @@ from ..support.files import write_text
 
 @dataclass(frozen=True)
 class Block:
-    """The part of a page that one benchmark writes: what is between two marks with its name."""
+    """The part of a page that a benchmark or a study writes: what is between two marks with its name."""
 
     benchmark: str
+    command: str = "bench"
 
     @property
     def begin(self) -> str:
-        return f"<!-- tustin bench {self.benchmark}: begin. Written by a command; edits here are lost. -->"
+        return f"<!-- tustin {self.command} {self.benchmark}: begin. Written by a command; edits here are lost. -->"
 
     @property
     def end(self) -> str:
-        return f"<!-- tustin bench {self.benchmark}: end -->"
+        return f"<!-- tustin {self.command} {self.benchmark}: end -->"
 
     def replace(self, path: Path, text: str) -> None:
         """Put `text` between the two marks of the page."""

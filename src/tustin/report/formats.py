@@ -80,7 +80,7 @@ def as_latex(table: Table) -> str:
         [
             r"\begin{table}",
             r"  \centering",
-            rf"  \caption{{{escape_latex(table.title)}. {escape_latex(table.note)}}}",
+            rf"  \caption{{{escape_latex(_caption(table))}}}",
             rf"  \label{{tab:{table.name}}}",
             rf"  \begin{{tabular}}{{{columns}}}",
             r"    \toprule",
@@ -93,6 +93,12 @@ def as_latex(table: Table) -> str:
             "",
         ]
     )
+
+
+def _caption(table: Table) -> str:
+    """Title and note as sentences."""
+    title = table.title if table.title.endswith(tuple(".?!")) else f"{table.title}."
+    return f"{title} {table.note}".rstrip()
 
 
 def escape_latex(text: str) -> str:
@@ -153,7 +159,8 @@ def as_html(table: Table, marked: Mapping[str, str] | None = None) -> Markup:
     note = Markup('\n<p class="note">{}</p>').format(table.note) if table.note else Markup()
     return Markup(
         '<div class="scroll" tabindex="0" role="region" aria-label="{}">\n<table id="{}">\n'
-        "<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>\n</table>\n</div>{}"
+        "<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>\n</table>\n</div>\n"
+        '<p class="hint" aria-hidden="true">more columns →</p>{}'
     ).format(table.title, table.name, head, body, note)
 
 

@@ -47,11 +47,13 @@ def coefficients(rule: Discretization, delta: float, z: Array) -> tuple[Array, l
 
 
 def response(rule: Discretization, u: Array) -> Array:
-    """The states h_k = α·h_{k−1} + Σ_j β_j·u_{k−j}, from rest."""
+    """The states h_k = α·h_{k−1} + Σ_j β_j·u_{k−j}, from rest; the first token has no step before it."""
     alpha, betas = coefficients(rule, DELTA, np.array([DELTA * A]))
-    driven = sum(beta * np.pad(u, (j, 0))[: u.size] for j, beta in enumerate(betas))
+    driven = np.asarray(sum(beta * np.pad(u, (j, 0))[: u.size] for j, beta in enumerate(betas)))
+    zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    driven[0] = u[0] * rule(DELTA * one, DELTA * A * one, earlier=(zero,) * (rule.steps - 1))[1][0].item()
     h = [0.0]
-    for v in np.asarray(driven):
+    for v in driven:
         h.append(float(alpha[0]) * h[-1] + float(v))
     return np.array(h[1:])
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..report import terminal
 from ..train.display import metric_text
 from . import status
-from .results import Result, Study
+from .results import Plan, Result, Study
 
 
 class Display:
@@ -47,7 +47,7 @@ class Lines(Display):
 
     def ended(self, result: Result) -> None:
         self.progress.add(result)
-        self.line(f"{self.progress.text()}: {result_text(result, self.progress.study.plan.metric)}")
+        self.line(f"{self.progress.text()}: {result_text(result, self.progress.study.plan)}")
 
 
 class Table(Lines):
@@ -70,7 +70,7 @@ class Table(Lines):
     def ended(self, result: Result) -> None:
         self.progress.add(result)
         if result.status == "failed":
-            self.line(result_text(result, self.progress.study.plan.metric))
+            self.line(result_text(result, self.progress.study.plan))
 
     def refresh(self) -> None:
         from rich.console import Group
@@ -122,12 +122,13 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if hours < 48 else f"{hours // 24} days {hours % 24} h"
 
 
-def result_text(result: Result, metric: str) -> str:
+def result_text(result: Result, plan: Plan) -> str:
     who = f"{result.discretization}, seed {result.seed}"
     if result.status == "failed":
         return f"{who}: FAILED, {result.error}"
-    reached: Any = result.metrics.get(metric)
-    reached = f"{metric_text(metric, reached)} at epoch {result.best_epoch}" if reached is not None else "done"
+    reached: Any = result.metrics.get(plan.metric)
+    when = f"update {result.best_update}" if plan.by_updates else f"epoch {result.best_epoch}"
+    reached = f"{metric_text(plan.metric, reached)} at {when}" if reached is not None else "done"
     return f"{who}: {reached}, {result.train_seconds:.1f} s of training"
 
 

@@ -14,6 +14,7 @@ import torch
 from ..models import Diagnosis
 from ..support.signals import Interrupted
 from ..train import METRICS, Config, Display, Diverged, RunFolder, train
+from ..train.engine import SIZES
 from ..train.folder import BEST, EMA, LAST, SUMMARY, TRAINING
 from ..train.record import environment
 from .results import TIMES, Result
@@ -30,14 +31,12 @@ TO_REMOVE = ".remove"
 class Run:
     """What a process must know to carry out one run."""
 
+    discretization: str
+    """As the study names it: the rule, or the control."""
     config: Config
     result: Path
     """The file to write."""
     keep: Keep
-
-    @property
-    def discretization(self) -> str:
-        return self.config.model.discretization
 
     @property
     def seed(self) -> int:
@@ -138,15 +137,18 @@ def _forget_what_cannot_continue(folder: RunFolder) -> None:
 
 
 def _done(run: Run, summary: dict[str, Any]) -> Result:
-    curve = run.folder.read_metrics()
+    curve = _curve(run.folder)
     return Result(
         discretization=run.discretization,
         seed=run.seed,
         status="done",
         metrics={name: value for name, value in summary["best"].items() if name in METRICS and name not in TIMES},
         best_epoch=summary["best_epoch"],
+        best_update=summary["best"].get("updates"),
         train_seconds=summary["train_seconds"],
+        cpu_seconds=summary.get("cpu_seconds"),
         samples_per_second=_speed(run, curve),
+        sizes={name: summary[name] for name in SIZES if name in summary},
         curve=curve,
         environment=summary["environment"],
     )
@@ -156,7 +158,7 @@ def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result
     """The result of a run that did not reach its end, with as much of its curve as there is."""
     settings = run.config.run
     try:
-        curve = run.folder.read_metrics()
+        curve = _curve(run.folder)
     except ValueError:  # why the run failed matters more, and the run writes them again if it continues
         curve = []
     device = torch.accelerator.current_accelerator(check_available=True) if settings.device == "auto" else None
@@ -167,10 +169,20 @@ def failed(run: Run, message: str, diagnosis: Diagnosis | None = None) -> Result
         error=message,
         diagnosis=diagnosis.as_facts() if diagnosis else None,
         train_seconds=curve[-1]["train_seconds"] if curve else 0.0,
+        cpu_seconds=curve[-1].get("cpu_seconds") if curve else None,
         samples_per_second=_speed(run, curve),
         curve=curve,
-        environment=environment(device or torch.device("cpu"), run.discretization) | {"threads": settings.threads},
+        environment=environment(device or torch.device("cpu"), run.config.model.discretization)
+        | {"threads": settings.threads},
     )
+
+
+def _curve(folder: RunFolder) -> list[dict[str, Any]]:
+    """The numbers of every record; a table in one, such as the IoU of each class, stays in the folder of the run."""
+    return [
+        {name: value for name, value in record.items() if not isinstance(value, dict)}
+        for record in folder.read_metrics()
+    ]
 
 
 def _speed(run: Run, curve: list[dict[str, Any]]) -> float:

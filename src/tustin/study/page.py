@@ -19,12 +19,19 @@ from ..report.speed import Speed
 from ..report.table import Table
 from . import plots, speed, tables
 from .stats import Analysis, Verdict
+from .subject import about
+from .times import times_table
 from .wording import headline, limits, title
 
 __all__ = ["render"]
 
 TEMPLATES = Path(__file__).parent / "templates"
-BUTTONS = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
+BUTTONS = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "zoom2d", "pan2d", "autoScale2d"],
+}
+"""Of the bar that appears beside a plot under a pointer; where there is none, the style hides it."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,7 @@ class Section:
 def render(analysis: Analysis, measured_speed: Speed | None = None) -> str:
     """The page; whatever comes from outside is escaped by the template."""
     plan = analysis.plan
+    measured = (tables.significance_table(analysis) if analysis.comparisons else None), times_table(analysis)
     paper, failures = tables.paper_table(analysis), tables.failures_table(analysis)
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -59,12 +67,10 @@ def render(analysis: Analysis, measured_speed: Speed | None = None) -> str:
     )
     return environment.get_template("report.html").render(
         title=title(analysis),
+        about=about(analysis),
         headline=headline(analysis),
         limits=limits(analysis),
-        tables=[
-            tables.results_table(analysis),
-            *([tables.significance_table(analysis)] if analysis.comparisons else []),
-        ],
+        tables=[tables.results_table(analysis), *(table for table in measured if table)],
         plots=list(_plots(analysis)),
         later=[table for table in (failures, paper) if table],
         sections=[_speed(measured_speed)] if measured_speed else [],
@@ -83,25 +89,37 @@ def render(analysis: Analysis, measured_speed: Speed | None = None) -> str:
 def _judged_by(analysis: Analysis) -> dict[str, object]:
     """The plan's own settings, which are not those of a run."""
     plan = analysis.plan
-    names = ("recipe", "discretizations", "seeds", "baseline", "metric", "level", "threshold", "threads", "settings")
+    names = (
+        "recipe",
+        "discretizations",
+        "seeds",
+        "control",
+        "baseline",
+        "metric",
+        "level",
+        "threshold",
+        "threads",
+        "settings",
+    )
     return {f"study.{name}": getattr(plan, name) for name in names}
 
 
 def _plots(analysis: Analysis) -> Iterator[Plot]:
-    metric = analysis.metric
+    metric, plan = analysis.metric, analysis.plan
     measured = [summary for summary in analysis.discretizations if metric.name in summary.numbers]
     if any(comparison.gain for comparison in analysis.comparisons):
         yield Plot(
             "Pair by pair",
             _html(plots.gains_plot(analysis), "gains"),
             "A dot for each seed: the difference to the baseline with the same seed. Left of the dots are their mean "
-            "and its interval.",
+            "and its interval. The grey band is that of differences smaller than the threshold.",
         )
     if measured:
         yield Plot(
-            f"{metric.title[0].upper()}{metric.title[1:]} and speed",
+            f"{metric.title[0].upper()}{metric.title[1:]} and training time",
             _html(plots.scatter_plot(analysis), "scatter"),
-            "Means over the seeds; the bars are one standard deviation to either side.",
+            f"Upwards the means over the seeds and one standard deviation to either side; to the right the time, as "
+            f"the median of the ratios to {plan.baseline} with the same seed, and its interval.",
         )
     if any(result.curve for result in analysis.study.results if result.status == "done"):
         yield Plot(

@@ -18,9 +18,10 @@ from ..train import METRICS, TASKS, Config, load_recipe
 from ..train.folder import TRAINING
 from ..train.record import environment
 from ..train.run import FREE
-from .results import PLAN, TIMES, Plan, run_folder
+from ..train.tasks import DATA_SETS
+from .results import CACHE, NO_STATE, PLAN, TIMES, Plan, run_folder
 
-__all__ = ["BY_THE_STUDY", "PAPER_DISCRETIZATIONS", "Wishes", "config_of", "make_plan"]
+__all__ = ["BY_THE_STUDY", "PAPER_DISCRETIZATIONS", "Wishes", "config_in", "config_of", "make_plan"]
 
 PAPER_DISCRETIZATIONS = ("zoh", "foh", "bil", "pol", "hoh", "rk4")
 
@@ -45,6 +46,7 @@ class Wishes:
     level: float | None = None
     threshold: float | None = None
     threads: int | None = None
+    control: bool | None = None
 
 
 def make_plan(recipe: str, config: Config, folder: Path, wishes: Wishes) -> Plan:
@@ -58,12 +60,24 @@ def make_plan(recipe: str, config: Config, folder: Path, wishes: Wishes) -> Plan
 
 
 def config_of(plan: Plan, config: Config, folder: Path, discretization: str, seed: int) -> Config:
-    """The settings of one run. Runs of the same seed differ in nothing but the rule."""
+    """The settings of one run. Runs of the same seed differ in nothing but the rule; the control has the baseline's."""
     config = copy.deepcopy(config)
     config.model.discretization, config.seed = discretization, seed
+    if discretization == NO_STATE:
+        config.model.discretization = plan.baseline
+        config.model.args |= {"state": False}
     config.out = str(run_folder(folder, discretization, seed))
     config.run.threads, config.run.resume = plan.threads, None
+    if config.data.cache is None and "cache" in DATA_SETS[config.data.name].settings:
+        config.data.cache = str(folder / CACHE)
     return config
+
+
+def config_in(plan: Plan, folder: Path) -> Config:
+    """The settings that the runs of a study share, as its plan has them."""
+    settings = {name: value for name, value in plan.config.items() if name not in ("description", "task")}
+    config = load_recipe(plan.recipe, settings)
+    return config_of(plan, config, folder.absolute(), plan.baseline, plan.seeds[0])
 
 
 def _has_begun(folder: Path) -> bool:
@@ -92,7 +106,14 @@ def _plan(recipe: str, config: Config, wishes: Wishes, before: Plan | None) -> P
         threads=wished("threads", 1),
         config=shared,
         environment=before.environment if before else environment(device or torch.device("cpu"), "zoh"),
+        control=_control(wishes, before),
     )
+
+
+def _control(wishes: Wishes, before: Plan | None) -> str | None:
+    if wishes.control is None and before:
+        return before.control
+    return NO_STATE if wishes.control in (True, None) else None
 
 
 def _shared(config: Config) -> dict[str, Any]:
@@ -105,6 +126,8 @@ def _shared(config: Config) -> dict[str, Any]:
 def _check(plan: Plan) -> None:
     for discretization in plan.discretizations:
         get_discretization(discretization)
+    if plan.config.get("model.args", {}).get("state") is False:
+        raise ValueError("model.args.state is not a setting of all runs: --control adds runs without a state")
     if not plan.seeds:
         raise ValueError("a study needs at least one seed")
     for seed in plan.seeds:
@@ -138,7 +161,7 @@ def _check_continues(before: Plan, plan: Plan, folder: Path) -> None:
         if name not in FREE and before.config.get(name) != value:
             refuse(name, before.config.get(name), value)
     for what, had, has in (
-        ("discretization", before.discretizations, plan.discretizations),
+        ("discretization", before.methods, plan.methods),
         ("seed", before.seeds, plan.seeds),
     ):
         if dropped := [item for item in had if item not in has]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
@@ -10,9 +11,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 from ..report.table import signed
-from ..train.metrics import METRICS, Metric
+from ..report.timing import Ratio
+from ..train.metrics import Metric
 from .results import Result
 from .stats import CONFIDENCE, Analysis, Comparison
+from .times import CLOCKS, costs, decided_by_cpu
 from .wording import difference_unit, digits
 
 __all__ = ["empty_figure", "gains_plot", "learning_curves", "look", "scatter_plot"]
@@ -23,23 +26,33 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross
 """Together with eight colours, so that no rule is told by its colour alone."""
 HEIGHT = 400
 MOST_TICKS = 12
+MOST_STRETCH = 1.75
+"""Of the axis of the gains, for a threshold outside of them: with more, the dots lie on each other."""
 VISIBLE_SHARE = 0.75
 """Of a learning curve: the first quarter would press the rest together."""
 
 
 def scatter_plot(analysis: Analysis) -> go.Figure:
-    """The metric against the throughput of training, mean ± standard deviation."""
-    figure = empty_figure(_axis(METRICS["samples_per_second"]), _axis(analysis.metric))
+    """The metric, mean ± standard deviation, against the time of training relative to the baseline's."""
+    clock = "cpu" if decided_by_cpu(analysis) else "wall"
+    title = f"{CLOCKS[clock]} of training : {escape(analysis.plan.baseline)}"
+    figure = empty_figure(title, _axis(analysis.metric))
     decimals = digits(analysis.metric)
-    for summary in analysis.discretizations:
-        speed, value = summary.numbers.get("samples_per_second"), summary.numbers.get(analysis.metric.name)
-        if speed is None or value is None:
+    for summary, cost in zip(analysis.discretizations, costs(analysis), strict=True):
+        value, ratio = summary.numbers.get(analysis.metric.name), getattr(cost, clock).ratio
+        if summary.discretization == analysis.plan.baseline:
+            ratio = Ratio((1.0,))
+        if ratio is None or value is None:
             continue
+        low, high = ratio.interval()
         colour, symbol = _look(analysis, summary.discretization)
         figure.add_scatter(
-            x=[speed.mean],
+            x=[ratio.median],
             y=[value.mean],
-            error_x=_bars(speed.std),
+            error_x={
+                **_bars(high - ratio.median if math.isfinite(high) else None),
+                "arrayminus": [ratio.median - low],
+            },
             error_y=_bars(value.std),
             mode="markers+text",
             marker={"color": colour, "symbol": symbol, "size": 11},
@@ -47,7 +60,7 @@ def scatter_plot(analysis: Analysis) -> go.Figure:
             textposition="top right",
             cliponaxis=False,
             name=escape(summary.discretization),
-            hovertemplate=f"{value.mean:.{decimals}f} {analysis.metric.unit}, {speed.mean:.0f} images/s",
+            hovertemplate=f"{value.mean:.{decimals}f} {analysis.metric.unit}, time {ratio.text(2)}",
         )
     figure.update_layout(showlegend=False)
     return figure
@@ -65,15 +78,38 @@ def gains_plot(analysis: Analysis) -> go.Figure:
     figure.update_xaxes(
         tickvals=list(range(len(names))), ticktext=names, range=[-0.6, len(names) - 0.4], showgrid=False
     )
+    figure.add_hrect(y0=-plan.threshold, y1=plan.threshold, fillcolor=BASELINE_COLOUR, opacity=0.14, line_width=0)
     figure.add_hline(y=0, line={"color": BASELINE_COLOUR, "width": 1.5})
-    figure.add_hline(
-        y=plan.threshold,
-        line={"color": BASELINE_COLOUR, "width": 1.5, "dash": "dash"},
-        annotation_text=f"threshold {plan.threshold:g}",
-        annotation_position="top left",
-    )
+    low, high = _reach(compared, plan.threshold)
+    figure.update_yaxes(range=[low, high])
+    _mark_threshold(figure, plan.threshold, high)
     figure.update_layout(showlegend=False)
     return figure
+
+
+def _reach(compared: Sequence[Comparison], threshold: float) -> tuple[float, float]:
+    """Of the axis: all dots, intervals and zero, and the threshold unless it would press them together."""
+    ends = [end for c in compared if c.gain for end in (c.gain.low, c.gain.high) if end is not None]
+    values = [0.0, *(gain for comparison in compared for gain in comparison.gains), *ends]
+    low, high = min(values), max(values)
+    if threshold - low <= MOST_STRETCH * (high - low) or high == low:
+        high = max(high, threshold)
+    air = 0.08 * ((high - low) or 1.0)
+    return low - air, high + air
+
+
+def _mark_threshold(figure: go.Figure, threshold: float, top: float) -> None:
+    """As a line, or where it is out of view at the edge of the plot."""
+    text = f"threshold {threshold:g}"
+    if threshold <= top:
+        line = {"color": BASELINE_COLOUR, "width": 1.5, "dash": "dash"}
+        figure.add_hline(y=threshold, line=line, annotation_text=text, annotation_position="top left")
+    else:
+        figure.add_annotation(
+            text=f"▲ {text}, above this axis",
+            **{"xref": "paper", "yref": "paper", "x": 0, "y": 1, "xanchor": "left", "yanchor": "top"},
+            showarrow=False,
+        )
 
 
 def _gain_traces(analysis: Analysis, comparison: Comparison, place: int) -> Iterator[go.Scatter]:
@@ -104,23 +140,23 @@ def _gain_traces(analysis: Analysis, comparison: Comparison, place: int) -> Iter
 
 
 def learning_curves(analysis: Analysis) -> go.Figure:
-    """The metric after each epoch: the mean over the seeds, and a band of one standard deviation."""
-    metric = analysis.metric
-    figure = empty_figure("epoch", _axis(metric))
+    """The metric after each epoch or evaluation: the mean over the seeds, and a band of one standard deviation."""
+    metric, counted = analysis.metric, analysis.plan.length()[0]
+    figure = empty_figure(counted, _axis(metric))
     visible: list[float] = []
     for summary in analysis.discretizations:
         runs = [r for r in analysis.study.results if r.discretization == summary.discretization and r.status == "done"]
-        epochs, means, stds = _curve(runs, metric.name)
-        if not epochs:
+        places, means, stds = _curve(runs, metric.name, counted)
+        if not places:
             continue
         colour, _ = _look(analysis, summary.discretization)
         name = escape(summary.discretization)
         above = [mean + std for mean, std in zip(means, stds, strict=True)]
         below = [mean - std for mean, std in zip(means, stds, strict=True)]
-        first = int(len(epochs) * (1 - VISIBLE_SHARE))
+        first = int(len(places) * (1 - VISIBLE_SHARE))
         visible += above[first:] + below[first:]
         figure.add_scatter(
-            x=epochs + epochs[::-1],
+            x=places + places[::-1],
             y=above + below[::-1],
             mode="lines",
             fill="toself",
@@ -131,15 +167,16 @@ def learning_curves(analysis: Analysis) -> go.Figure:
             showlegend=False,
         )
         figure.add_scatter(
-            x=epochs,
+            x=places,
             y=means,
-            mode="lines" if len(epochs) > 1 else "markers",
+            mode="lines" if len(places) > MOST_TICKS else "lines+markers",
+            marker={"size": 5},
             line={"color": colour, "width": 2},
             name=name,
             legendgroup=name,
-            hovertemplate=f"epoch %{{x}}: %{{y:.{digits(metric)}f}}",
+            hovertemplate=f"{counted.removesuffix('s')} %{{x}}: %{{y:.{digits(metric)}f}}",
         )
-        if 2 <= epochs[-1] <= MOST_TICKS:
+        if 2 <= places[-1] <= MOST_TICKS:
             figure.update_xaxes(dtick=1)
     if visible and max(visible) > min(visible):
         air = 0.08 * (max(visible) - min(visible))
@@ -147,17 +184,17 @@ def learning_curves(analysis: Analysis) -> go.Figure:
     return figure
 
 
-def _curve(runs: Sequence[Result], metric: str) -> tuple[list[float], list[float], list[float]]:
-    """Epochs, means and standard deviations, where the metric was measured."""
+def _curve(runs: Sequence[Result], metric: str, counted: str) -> tuple[list[float], list[float], list[float]]:
+    """Epochs or updates, means and standard deviations, where the metric was measured."""
     values: dict[float, list[float]] = {}
     for run in runs:
         for record in run.curve:
             if record.get(metric) is not None and np.isfinite(record[metric]):
-                values.setdefault(record["epoch"], []).append(record[metric])
-    epochs = sorted(values)
-    means = [float(np.mean(values[epoch])) for epoch in epochs]
-    stds = [float(np.std(values[epoch], ddof=1)) if len(values[epoch]) > 1 else 0.0 for epoch in epochs]
-    return epochs, means, stds
+                values.setdefault(record[counted], []).append(record[metric])
+    places = sorted(values)
+    means = [float(np.mean(values[place])) for place in places]
+    stds = [float(np.std(values[place], ddof=1)) if len(values[place]) > 1 else 0.0 for place in places]
+    return places, means, stds
 
 
 # --- looks ------------------------------------------------------------------------------------------------------------
@@ -186,7 +223,7 @@ def _axis(metric: Metric) -> str:
 
 
 def _look(analysis: Analysis, discretization: str) -> tuple[str, str]:
-    return look(discretization, analysis.plan.discretizations, analysis.plan.baseline)
+    return look(discretization, analysis.plan.methods, analysis.plan.baseline)
 
 
 def look(discretization: str, discretizations: Sequence[str], baseline: str) -> tuple[str, str]:

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..report import terminal
+from ..report.block import Block
 from ..report.formats import as_csv, as_latex, as_markdown, as_rich, escape_markdown, json_text, table_of
 from ..support.files import remove_unfinished, write_text
-from .results import Result, read_study
+from .results import Result, Study, read_study
 from .stats import Analysis, analyse, numbers_of
+from .subject import about
 from .tables import failures_table, paper_table, results_table, significance_table
+from .times import costs, times_table
 from .wording import headline, limits, title
 
 if TYPE_CHECKING:
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..report.table import Table
 
-__all__ = ["print_tables", "write_report"]
+__all__ = ["print_tables", "published", "write_into", "write_report"]
 
 
 def write_report(folder: str | Path) -> list[Path]:
@@ -33,10 +37,25 @@ def write_report(folder: str | Path) -> list[Path]:
     return [Path(folder) / name for name in texts]
 
 
+def write_into(page: Path, study: Study, folder: Path) -> None:
+    """What came out and the two tables, between the marks of this study in a page that people write."""
+    Block(folder.resolve().name, "study").replace(page, published(study))
+
+
+def published(study: Study) -> str:
+    """The text for pages: the headline, what cannot be concluded, results and verdicts."""
+    analysis = analyse(study)
+    parts = [escape_markdown(" ".join(headline(analysis))) + "\n"]
+    parts += ["\n".join(f"- {escape_markdown(s)}" for s in limits(analysis)) + "\n"] if limits(analysis) else []
+    tables = [results_table(analysis), *([significance_table(analysis)] if analysis.comparisons else [])]
+    return "\n".join([*parts, *(as_markdown(table) for table in tables)])
+
+
 def print_tables(console: Console, analysis: Analysis) -> None:
     """Results, verdicts, and what can and cannot be concluded."""
     from rich.text import Text
 
+    console.print(Text(title(analysis), style="bold"), terminal.pairs(about(analysis).items()), "", sep="\n")
     for table in _tables(analysis):
         if table.name != "paper":  # which is too wide for most terminals
             console.print(*as_rich(table, console.width), "", sep="\n")
@@ -46,8 +65,8 @@ def print_tables(console: Console, analysis: Analysis) -> None:
 
 
 def _tables(analysis: Analysis) -> list[Table]:
-    found = results_table(analysis), significance_table(analysis), failures_table(analysis), paper_table(analysis)
-    return [table for table in found if table and table.rows]
+    makers = results_table, significance_table, times_table, failures_table, paper_table
+    return [table for make in makers if (table := make(analysis)) and table.rows]
 
 
 def _html(analysis: Analysis, folder: str | Path) -> str:
@@ -59,6 +78,7 @@ def _html(analysis: Analysis, folder: str | Path) -> str:
 
 def _markdown(analysis: Analysis) -> str:
     parts = [f"# {escape_markdown(title(analysis))}\n", escape_markdown(" ".join(headline(analysis))) + "\n"]
+    parts.append("\n".join(f"- {name}: {escape_markdown(text)}" for name, text in about(analysis).items()) + "\n")
     if sentences := limits(analysis):
         parts.append(
             "\n".join(["## What cannot be concluded\n", *(f"- {escape_markdown(s)}" for s in sentences)]) + "\n"
@@ -67,19 +87,25 @@ def _markdown(analysis: Analysis) -> str:
 
 
 def _latex(analysis: Analysis) -> str:
-    comment = "% Written by Tustin; \\usepackage{booktabs} in the preamble.\n"
+    facts = [f"{name}: {text}" for name, text in about(analysis).items()]
+    lines = ["Written by Tustin; \\usepackage{booktabs} in the preamble.", title(analysis), *facts]
+    comment = "".join(f"% {' '.join(line.split())}\n" for line in lines)
     return "\n".join([comment, *(as_latex(table) for table in _tables(analysis) if table.name != "failures")])
 
 
 def _json(analysis: Analysis) -> str:
     facts = {
         "tustin": __version__,
+        "title": title(analysis),
+        "about": about(analysis),
         "headline": headline(analysis),
         "limits": limits(analysis),
         "metric": asdict(analysis.metric),
         "plan": asdict(analysis.plan),
         "discretizations": [asdict(summary) for summary in analysis.discretizations],
+        "control": asdict(analysis.control) | {"too_little": analysis.control.too_little} if analysis.control else None,
         "comparisons": [asdict(comparison) for comparison in analysis.comparisons],
+        "times": [cost.facts() for cost in costs(analysis)],
         "runs": [_without_curve(result) for result in analysis.study.results],
         "missing": analysis.study.missing,
     }
@@ -101,8 +127,9 @@ def _runs_csv(analysis: Analysis) -> str:
 
 
 def _discretizations_csv(analysis: Analysis) -> str:
-    """A line for each rule, with its comparison; mean, standard deviation and interval of every number."""
+    """A line for each rule, with its comparisons; mean, standard deviation and interval of every number."""
     compared = {comparison.discretization: comparison for comparison in analysis.comparisons}
+    times = {cost.discretization: cost for cost in costs(analysis)}
     rows = []
     for summary in analysis.discretizations:
         row: dict[str, Any] = {
@@ -118,11 +145,15 @@ def _discretizations_csv(analysis: Analysis) -> str:
             if comparison.gain:
                 row |= {f"gain_{part}": value for part, value in asdict(comparison.gain).items() if part != "n"}
             row |= {name: getattr(comparison, name) for name in _TESTED}
+        cost = times[summary.discretization]
+        for clock, ratio in (("cpu", cost.cpu.ratio), ("wall", cost.wall.ratio)):
+            row |= {f"{clock}_ratio_{part}": value for part, value in ratio.facts().items()} if ratio else {}
+        row["time"] = str(cost.verdict)
         rows.append(row)
     return as_csv(table_of("discretizations", rows, ["discretization"]))
 
 
-_TESTED = ("p", "p_holm", "p_loss", "p_loss_holm", "cohens_d", "detectable", "verdict")
+_TESTED = ("p", "p_holm", "p_loss", "p_loss_holm", "p_equal", "p_equal_holm", "cohens_d", "detectable", "verdict")
 
 
 _FILES: dict[str, Callable[[Analysis], str]] = {

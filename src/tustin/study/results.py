@@ -3,6 +3,7 @@
 study.json                  what is compared, and with which settings
 results/DISCRETIZATION-SEED.json    how one run ended
 runs/DISCRETIZATION-SEED/           the output folder of that run, as `tustin train` writes it
+decoded/                    images, once for all runs; may be removed at any time
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 from ..support.files import read_json, shortened, write_text
 
-__all__ = ["PLAN", "Plan", "Result", "Study", "read_study", "result_path", "run_folder"]
+__all__ = ["NO_STATE", "PLAN", "Plan", "Result", "Study", "read_study", "result_path", "run_folder"]
 
 PLAN = "study.json"
+CACHE = "decoded"
+NO_STATE = "no_state"
+"""The control: the baseline's model with the state of its scans removed."""
 TIMES = ("train_seconds", "samples_per_second")
 """Metrics that are fields of a result, because they are of the whole run and not of its best epoch."""
 
@@ -27,15 +31,18 @@ TIMES = ("train_seconds", "samples_per_second")
 class _Record:
     """A dataclass that is one JSON file."""
 
+    _younger: ClassVar[frozenset[str]] = frozenset()
+    """Fields that older files lack."""
+
     @classmethod
     def read(cls, path: Path) -> Self:
         """What `write` wrote; ValueError names a file that holds anything else."""
         values = read_json(path)
-        kinds = get_type_hints(cls)
-        if not isinstance(values, dict) or values.keys() != kinds.keys():
+        kinds = {name: kind for name, kind in get_type_hints(cls).items() if get_origin(kind) is not ClassVar}
+        if not isinstance(values, dict) or not kinds.keys() - cls._younger <= values.keys() <= kinds.keys():
             raise ValueError(f"{str(path)!r} is damaged: it must hold exactly {', '.join(kinds)}")
         for name, kind in kinds.items():
-            if not _is(values[name], kind):
+            if name in values and not _is(values[name], kind):
                 raise ValueError(f"{str(path)!r} is damaged: {name} is {shortened(values[name])}")
         record = cls(**values)
         if flaw := record.flaw():
@@ -73,6 +80,8 @@ def _is(value: object, kind: Any) -> bool:
 class Plan(_Record):
     """What a study compares, and how its result is judged."""
 
+    _younger = frozenset({"control"})
+
     recipe: str
     """Name of a shipped recipe, or the path of a file."""
     discretizations: list[str]
@@ -93,15 +102,24 @@ class Plan(_Record):
     """Every setting that the runs share, by its dotted name."""
     environment: dict[str, Any]
     """Where the study was planned."""
+    control: str | None = None
+    """Name of the runs without a state, `NO_STATE`, if the study has them."""
 
     def flaw(self) -> str | None:
         from ..train.metrics import METRICS  # not above, because timm comes with it and takes long
 
         if not self.discretizations or not self.seeds:
             return "it plans no run"
+        if self.control not in (None, NO_STATE):
+            return f"the control is {shortened(self.control)}"
         if self.metric not in METRICS:
             return f"the metric is {shortened(self.metric)}"
         return None
+
+    @property
+    def by_updates(self) -> bool:
+        """Whether runs are counted in updates and not in epochs."""
+        return self.length()[0] == "updates"
 
     def length(self) -> tuple[str, int]:
         """What a run is counted in, as its records name it, and how many it has; 0 if the config does not say."""
@@ -111,13 +129,20 @@ class Plan(_Record):
         return "epoch", 0
 
     def runs(self) -> list[tuple[str, int]]:
-        """Discretization and seed of every run; one seed after the other, so that an unfinished study is balanced."""
-        return [(discretization, seed) for seed in self.seeds for discretization in self.discretizations]
+        """Method and seed of every run; one seed after the other, so that an unfinished study is balanced."""
+        return [(method, seed) for seed in self.seeds for method in self.methods]
+
+    @property
+    def methods(self) -> list[str]:
+        """The rules, and the control behind them."""
+        return [*self.discretizations, *([self.control] if self.control else [])]
 
 
 @dataclass(frozen=True)
 class Result(_Record):
     """How one run ended."""
+
+    _younger = frozenset({"best_update", "cpu_seconds", "sizes"})
 
     discretization: str
     seed: int
@@ -129,9 +154,16 @@ class Result(_Record):
     """At the best epoch, by their names in `train.METRICS`; empty for a run that failed."""
     best_epoch: float = 0
     """How often the data were gone through by then: a whole number where epochs are what is evaluated."""
+    best_update: int | None = None
+    """How many updates were done by then."""
     train_seconds: float = 0.0
+    """By the clock on the wall, evaluation aside."""
+    cpu_seconds: float | None = None
+    """Of the processor, in all threads of the run's process."""
     samples_per_second: float = 0.0
     """Over all epochs of training, evaluation aside."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """`Trainer.sizes`: of model, data and run."""
     curve: list[dict[str, Any]] = field(default_factory=list)
     """A record an epoch, as in metrics.jsonl; of a run that failed, as far as it came."""
     environment: dict[str, Any] = field(default_factory=dict)

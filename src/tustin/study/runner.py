@@ -50,7 +50,8 @@ def run_study(
         if study.results:
             display.line(f"{len(study.results)} of {len(plan.runs())} runs are there already")
         runs = [
-            Run(config_of(plan, config, folder, *which), result_path(folder, *which), keep) for which in study.missing
+            Run(which[0], config_of(plan, config, folder, *which), result_path(folder, *which), keep)
+            for which in study.missing
         ]
         with display.of(study, folder):
             crashed = _carry_out(runs, engine, plan.metric, display, stop)

@@ -6,48 +6,51 @@ Every formula is explained in docs/statistics.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..support.names import unknown
 from ..train.metrics import METRICS, Metric
 from .results import Plan, Result, Study
+from .signflips import (
+    ROUNDING,
+    SEED,
+    detectable_gain,
+    equivalence_test,
+    holm,
+    sign_flip_test,
+    smallest_p,
+)
 
 __all__ = [
     "Analysis",
     "Comparison",
+    "Control",
     "DiscretizationSummary",
     "Spread",
     "Verdict",
     "analyse",
-    "holm",
-    "sign_flip_test",
     "spread",
 ]
 
 CONFIDENCE = 0.95
-POWER = 0.8
 RESAMPLES = 9_999
-EXACT_UP_TO = 20
-"""Pairs; 2²⁰ sign patterns are a million sums."""
-SAMPLED_PATTERNS = 99_999
-SEED = 0
-"""Of the resampling: the same results give the same report."""
-ROUNDING = 1e-9
-"""Sums of differences that are this close, relative to the differences, are equal: the accuracies behind them are."""
+STATE_AGAINST_THRESHOLD = 3
+"""Where the state is worth less than so many thresholds, no rule has room to differ, and equality says nothing."""
 
 
 class Verdict(StrEnum):
-    """What the test and the threshold say about a rule."""
+    """What the tests and the threshold say about a rule; EMPTY where the state itself is worth next to nothing."""
 
-    ABOVE = "significant and above threshold"
-    SMALL = "significant but small"
+    ABOVE = "better, above threshold"
+    SMALL = "better but small"
+    EQUAL = "practically equal"
+    EMPTY = "practically equal, but empty"
+    WORSE = "worse"
     NOT_SHOWN = "not shown"
-    WORSE = "significantly worse"
     OPEN = "cannot be concluded"
 
 
@@ -72,7 +75,7 @@ class DiscretizationSummary:
     failed: int
     missing: int
     numbers: dict[str, Spread]
-    """Of the metrics at the best epoch, and of `best_epoch`, `train_seconds` and `samples_per_second`."""
+    """Of the metrics at the best epoch, and of when that was and how long training took, see `numbers_of`."""
 
     @property
     def done(self) -> int:
@@ -94,6 +97,9 @@ class Comparison:
     p_loss: float | None
     """Of the same test for a loss, corrected over the rules in its own right."""
     p_loss_holm: float | None
+    p_equal: float | None
+    """Of the equivalence test: that the difference is smaller than the threshold, in either direction."""
+    p_equal_holm: float | None
     cohens_d: float | None
     """Of paired differences, d_z = mean / standard deviation; None where that is zero or unknown."""
     detectable: float | None
@@ -106,12 +112,34 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Control:
+    """What the state is worth: the baseline against the same model without its state, over the seeds of both."""
+
+    name: str
+    seeds: tuple[int, ...]
+    gains: tuple[float, ...]
+    """Baseline minus control, one a seed; positive is what the state adds."""
+    worth: Spread | None
+    p: float | None
+    """Of the one-sided sign-flip test: that it adds anything."""
+    smallest: float
+    """The worth below which a verdict of equality is empty."""
+
+    @property
+    def too_little(self) -> bool:
+        """The state is worth so little that rules cannot differ by much."""
+        return self.worth is not None and self.worth.mean < self.smallest
+
+
+@dataclass(frozen=True)
 class Analysis:
     """A study and all that follows from it."""
 
     study: Study
     metric: Metric
     discretizations: tuple[DiscretizationSummary, ...]
+    """One for each rule, and the control behind them."""
+    control: Control | None
     comparisons: tuple[Comparison, ...]
     """One for each rule but the baseline, in the order of the plan."""
 
@@ -125,20 +153,15 @@ def analyse(study: Study) -> Analysis:
     plan = study.plan
     if plan.metric not in METRICS:
         raise ValueError(unknown("metric", plan.metric, list(METRICS)))
-    metric = METRICS[plan.metric]
+    control = _control(study) if plan.control else None
+    others = [name for name in plan.discretizations if name != plan.baseline]
+    paired = {name: _paired_gains(study, name, plan.baseline) for name in others}
     return Analysis(
         study,
-        metric,
-        tuple(_summary(study, discretization) for discretization in plan.discretizations),
-        _comparisons(
-            {
-                discretization: _paired_gains(study, discretization)
-                for discretization in plan.discretizations
-                if discretization != plan.baseline
-            },
-            plan.level,
-            plan.threshold,
-        ),
+        METRICS[plan.metric],
+        tuple(_summary(study, name) for name in plan.methods),
+        control,
+        _comparisons(paired, plan.level, plan.threshold, bool(control and control.too_little)),
     )
 
 
@@ -171,60 +194,6 @@ def _all_equal(values: Sequence[float]) -> bool:
     return float(np.ptp(values)) <= ROUNDING * float(np.max(np.abs(values)))
 
 
-# --- the test ---------------------------------------------------------------------------------------------------------
-
-
-def sign_flip_test(differences: Sequence[float]) -> float:
-    """The one-sided p-value of the mean: how often a random sign for each difference gives a sum at least as large.
-
-    Under the hypothesis that a rule changes nothing, each difference could as well have had the other sign. All 2ⁿ
-    patterns are counted up to `EXACT_UP_TO` differences, beyond that random ones and the observed one.
-    """
-    n = len(differences)
-    at_least = math.fsum(differences) - ROUNDING * math.fsum(map(abs, differences))
-    if n <= EXACT_UP_TO:
-        return float(np.mean(_all_sums(differences) >= at_least))
-    generator = np.random.default_rng(SEED)
-    sums = np.zeros(SAMPLED_PATTERNS)
-    for difference in differences:
-        sums += difference * generator.choice((-1.0, 1.0), SAMPLED_PATTERNS)
-    return float(1 + np.sum(sums >= at_least)) / (1 + SAMPLED_PATTERNS)
-
-
-def _all_sums(differences: Sequence[float]) -> NDArray[np.float64]:
-    """±d₁ ± d₂ ± … for all signs."""
-    sums = np.zeros(1)
-    for difference in differences:
-        sums = np.concatenate([sums + difference, sums - difference])
-    return sums
-
-
-def smallest_p(pairs: int) -> float:
-    """The p-value of differences that are all positive: no result can be more significant."""
-    return 1 / 2**pairs if pairs <= EXACT_UP_TO else 1 / (1 + SAMPLED_PATTERNS)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: the i-th smallest of m, times m − i + 1, and never below the one before."""
-    corrected = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        corrected[i] = largest
-    return corrected
-
-
-def detectable_gain(std: float, pairs: int, level: float) -> float | None:
-    """(t₁₋α + t_power)·s/√n with n − 1 degrees of freedom, at the largest α ≤ level that the test can reach."""
-    from scipy.stats import t
-
-    step = smallest_p(pairs)
-    alpha = math.floor(level / step * (1 + ROUNDING)) * step
-    if not alpha:
-        return None
-    return float((t.ppf(1 - alpha, pairs - 1) + t.ppf(POWER, pairs - 1)) * std / math.sqrt(pairs))
-
-
 # --- a study ----------------------------------------------------------------------------------------------------------
 
 
@@ -250,14 +219,16 @@ def numbers_of(result: Result) -> dict[str, float]:
     numbers = {
         **result.metrics,
         "best_epoch": result.best_epoch,
+        "best_update": result.best_update,
         "train_seconds": result.train_seconds,
+        "cpu_seconds": result.cpu_seconds,
         "samples_per_second": result.samples_per_second,
     }
-    return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
+    return {name: float(value) for name, value in numbers.items() if value is not None and math.isfinite(value)}
 
 
-def _paired_gains(study: Study, discretization: str) -> dict[int, float]:
-    """Of each seed with which both the rule and the baseline have the metric."""
+def _paired_gains(study: Study, method: str, other: str) -> dict[int, float]:
+    """Of each seed with which both have the metric: positive where the first is better."""
     plan = study.plan
     sign = 1 if METRICS[plan.metric].higher_is_better else -1
     values = {
@@ -266,47 +237,70 @@ def _paired_gains(study: Study, discretization: str) -> dict[int, float]:
         if result.status == "done" and plan.metric in numbers_of(result)
     }
     return {
-        seed: sign * (values[discretization, seed] - values[plan.baseline, seed])
+        seed: sign * (values[method, seed] - values[other, seed])
         for seed in plan.seeds
-        if (discretization, seed) in values and (plan.baseline, seed) in values
+        if (method, seed) in values and (other, seed) in values
     }
 
 
-def _comparisons(paired: dict[str, dict[int, float]], level: float, threshold: float) -> tuple[Comparison, ...]:
+def _control(study: Study) -> Control:
+    plan = study.plan
+    assert plan.control is not None
+    gains = _paired_gains(study, plan.baseline, plan.control)
+    return Control(
+        plan.control,
+        seeds=tuple(gains),
+        gains=tuple(gains.values()),
+        worth=spread(list(gains.values())),
+        p=sign_flip_test(list(gains.values())) if gains else None,
+        smallest=STATE_AGAINST_THRESHOLD * plan.threshold,
+    )
+
+
+def _comparisons(
+    paired: dict[str, dict[int, float]], level: float, threshold: float, empty: bool
+) -> tuple[Comparison, ...]:
     """All rules at once: what is significant depends on how many were tested."""
-    tested = [discretization for discretization, gains in paired.items() if gains]
-    gains = {discretization: tuple(paired[discretization].values()) for discretization in paired}
-    p = _of_each(tested, (sign_flip_test(gains[discretization]) for discretization in tested))
-    p_loss = _of_each(tested, (sign_flip_test([-gain for gain in gains[discretization]]) for discretization in tested))
-    p_holm = _of_each(tested, holm(list(p.values())))
-    p_loss_holm = _of_each(tested, holm(list(p_loss.values())))
-    best_possible = _of_each(tested, holm([smallest_p(len(gains[discretization])) for discretization in tested]))
+    gains = {name: tuple(paired[name].values()) for name in paired}
+    tested = [name for name in gains if gains[name]]
 
-    def verdict(discretization: str, mean: float) -> Verdict:
-        if best_possible[discretization] > level:
+    def of_each(test: Callable[[Sequence[float]], float]) -> tuple[dict[str, float], dict[str, float]]:
+        """The p-value of each rule, and the same with Holm's correction."""
+        p = [test(gains[name]) for name in tested]
+        return dict(zip(tested, p, strict=True)), dict(zip(tested, holm(p), strict=True))
+
+    p, p_holm = of_each(sign_flip_test)
+    p_loss, p_loss_holm = of_each(lambda values: sign_flip_test([-value for value in values]))
+    p_equal, p_equal_holm = of_each(lambda values: equivalence_test(values, threshold))
+    _, best_possible = of_each(lambda values: smallest_p(len(values)))
+
+    def verdict(name: str, mean: float) -> Verdict:
+        if best_possible[name] > level:
             return Verdict.OPEN
-        if p_holm[discretization] <= level:
+        if p_holm[name] <= level:
             return Verdict.ABOVE if mean >= threshold * (1 - ROUNDING) else Verdict.SMALL
-        return Verdict.WORSE if p_loss_holm[discretization] <= level else Verdict.NOT_SHOWN
+        if p_loss_holm[name] <= level:
+            return Verdict.WORSE
+        if p_equal_holm[name] <= level:
+            return Verdict.EMPTY if empty else Verdict.EQUAL
+        return Verdict.NOT_SHOWN
 
-    def compared(discretization: str) -> Comparison:
-        gain = spread(gains[discretization])
+    def compared(name: str) -> Comparison:
+        gain = spread(gains[name])
         return Comparison(
-            discretization,
-            seeds=tuple(paired[discretization]),
-            gains=gains[discretization],
+            name,
+            seeds=tuple(paired[name]),
+            gains=gains[name],
             gain=gain,
-            p=p.get(discretization),
-            p_holm=p_holm.get(discretization),
-            p_loss=p_loss.get(discretization),
-            p_loss_holm=p_loss_holm.get(discretization),
+            p=p.get(name),
+            p_holm=p_holm.get(name),
+            p_loss=p_loss.get(name),
+            p_loss_holm=p_loss_holm.get(name),
+            p_equal=p_equal.get(name),
+            p_equal_holm=p_equal_holm.get(name),
             cohens_d=gain.mean / gain.std if gain and gain.std else None,
             detectable=detectable_gain(gain.std, gain.n, level / len(tested)) if gain and gain.std else None,
-            verdict=verdict(discretization, gain.mean) if gain else Verdict.OPEN,
+            verdict=verdict(name, gain.mean) if gain else Verdict.OPEN,
         )
 
-    return tuple(compared(discretization) for discretization in paired)
-
-
-def _of_each(discretizations: Sequence[str], values: Iterable[float]) -> dict[str, float]:
-    return dict(zip(discretizations, values, strict=True))
+    return tuple(compared(name) for name in paired)

@@ -27,9 +27,7 @@ def facts(study: Study, folder: Path) -> dict[str, Any]:
         "done": len(study.results) - len(failures),
         "failed": len(failures),
         "missing": len(study.missing),
-        "discretizations": [
-            _discretization_facts(study, folder, discretization) for discretization in plan.discretizations
-        ],
+        "discretizations": [_discretization_facts(study, folder, method) for method in plan.methods],
         "failures": [{"discretization": r.discretization, "seed": r.seed, "error": r.error} for r in failures],
         "damaged": list(study.damaged.values()),
     }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..report.paper_figures import PAPER, SOURCE, PaperResults
 from ..report.table import NOTHING, Table, flat, signed
 from ..train.metrics import METRICS, Metric
 from ..train.run import FREE
-from .stats import CONFIDENCE, POWER, Analysis, Comparison, DiscretizationSummary, Spread, numbers_of
+from .signflips import POWER
+from .stats import CONFIDENCE, Analysis, Comparison, Spread, numbers_of
 from .wording import difference_unit, digits
 
 __all__ = [
@@ -23,16 +23,14 @@ __all__ = [
 
 MOST_METRICS = 4
 """Columns of metrics in a table that is meant to be read; the CSV files hold all."""
-_TIME_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def results_table(analysis: Analysis) -> Table:
     """Table 1 of the paper, over the seeds."""
     metrics = shown_metrics(analysis)
-    unit, seconds = _time_unit(analysis.discretizations)
+    best = _Best(analysis.plan.by_updates)
     counted = any(summary.done != summary.planned for summary in analysis.discretizations)
-    header = ["discretization", *(["runs"] if counted else []), f"training time ({unit})", "best epoch"]
-    header += [_title(metric) for metric in metrics] + [_title(METRICS["samples_per_second"])]
+    header = ["discretization", *(["runs"] if counted else []), *(_title(metric) for metric in metrics), best.title]
     rows = []
     for summary in analysis.discretizations:
         numbers = summary.numbers
@@ -41,9 +39,8 @@ def results_table(analysis: Analysis) -> Table:
             cells.append(
                 str(summary.done) if summary.done == summary.planned else f"{summary.done} of {summary.planned}"
             )
-        cells += [_plus_minus(numbers.get("train_seconds"), 1, seconds), _plus_minus(numbers.get("best_epoch"), 1)]
         cells += [_plus_minus(numbers.get(metric.name), digits(metric)) for metric in metrics]
-        cells.append(_plus_minus(numbers.get("samples_per_second"), 0))
+        cells.append(_plus_minus(numbers.get(best.name), best.decimals))
         rows.append(tuple(cells))
     seeds = len(analysis.plan.seeds)
     over = "One seed." if seeds == 1 else f"Mean ± standard deviation over {seeds} seeds."
@@ -52,8 +49,7 @@ def results_table(analysis: Analysis) -> Table:
         "Results",
         tuple(header),
         rows,
-        f"{over} Metrics are those of the best epoch on the held-out data, for every rule alike. Times are those of "
-        "training without evaluation.",
+        f"{over} Metrics are those of the {best.title} on the held-out data, for every rule alike.",
     )
 
 
@@ -66,14 +62,30 @@ def significance_table(analysis: Analysis) -> Table:
     return Table(
         "significance",
         f"Is it better than {plan.baseline}?",
-        ("discretization", "verdict", gain, f"{CONFIDENCE:.0%} interval", "n", "d", "p", "p, Holm", "detects"),
+        ("discretization", "verdict", gain, f"{CONFIDENCE:.0%} interval", "n", "d", "p", "p equal", "detects"),
         [_comparison_row(comparison, digits(metric)) for comparison in analysis.comparisons],
         f"Gain in {metric.title} over {plan.baseline} with the same seed, and its bootstrap interval, too narrow with "
-        "few pairs; n: pairs of runs; d: Cohen's, of the paired differences; p: one-sided sign-flip test, then with "
-        "Holm's correction over the discretizations; detects: the gain that would be shown with a probability of "
+        "few pairs; n: pairs of runs; d: Cohen's, of the paired differences; p: one-sided sign-flip test; p equal: of "
+        "two such tests, that the difference is smaller than the threshold either way; both with Holm's correction "
+        "over the discretizations; detects: the gain that would be shown with a probability of "
         f"{POWER:.0%}. Level {plan.level:g}, threshold {plan.threshold:g}{f' {unit}' if unit else ''}. "
-        f"“Not shown” does not mean equal.{direction}",
+        f"“Not shown” does not mean equal.{_state(analysis)}{direction}",
         frozenset({"verdict"}),
+    )
+
+
+def _state(analysis: Analysis) -> str:
+    """What the state is worth, for the note below the gains."""
+    control = analysis.control
+    if control is None or control.worth is None:
+        return ""
+    decimals, unit = digits(analysis.metric), difference_unit(analysis.metric)
+    worth = f"{signed(control.worth.mean, decimals)} {unit}".rstrip()
+    interval = _interval(control.worth, decimals)
+    shown = "" if interval == NOTHING else f", {interval}"
+    return (
+        f" The state is worth {worth}{shown} ({control.name}, {len(control.seeds)} pairs); where that is less than "
+        f"{control.smallest:g}, equality is empty."
     )
 
 
@@ -86,8 +98,8 @@ def _comparison_row(comparison: Comparison, decimals: int) -> tuple[str, ...]:
         _interval(gain, decimals),
         str(comparison.pairs),
         NOTHING if comparison.cohens_d is None else f"{comparison.cohens_d:.2f}".replace("-", "−"),
-        _p(comparison.p),
         _p(comparison.p_holm),
+        _p(comparison.p_equal_holm),
         NOTHING if comparison.detectable is None else f"{comparison.detectable:.{decimals}f}",
     )
 
@@ -184,22 +196,24 @@ def _diagnosis(facts: dict[str, Any] | None) -> str:
 
 def runs_table(analysis: Analysis) -> Table:
     """Every run of the plan."""
-    metrics = shown_metrics(analysis)
+    metrics, best = shown_metrics(analysis), _Best(analysis.plan.by_updates)
     results = {(result.discretization, result.seed): result for result in analysis.study.results}
     rows = []
     for discretization, seed in analysis.plan.runs():
         result = results.get((discretization, seed))
         numbers = numbers_of(result) if result and result.status == "done" else {}
-        cells = [_one(numbers.get("train_seconds"), 1), f"{numbers['best_epoch']:g}" if numbers else NOTHING]
-        cells += [_one(numbers.get(metric.name), digits(metric)) for metric in metrics]
+        cells = [_one(numbers.get(metric.name), digits(metric)) for metric in metrics]
+        cells.append(f"{numbers[best.name]:g}" if best.name in numbers else NOTHING)
+        cells += [_one(numbers.get(name), 1) for name in ("cpu_seconds", "train_seconds")]
         rows.append((discretization, str(seed), result.status if result else "missing", *cells))
     header = (
         "discretization",
         "seed",
         "status",
-        "training time (s)",
-        "best epoch",
         *(_title(metric) for metric in metrics),
+        best.title,
+        "CPU time (s)",
+        "wall time (s)",
     )
     return Table("runs", "All runs", header, rows, words=frozenset({"status"}))
 
@@ -225,18 +239,19 @@ def _title(metric: Metric) -> str:
     return f"{metric.title} ({metric.unit})" if metric.unit else metric.title
 
 
-def _time_unit(discretizations: Sequence[DiscretizationSummary]) -> tuple[str, int]:
-    longest = max(
-        (s.numbers["train_seconds"].mean for s in discretizations if "train_seconds" in s.numbers), default=0.0
-    )
-    return next(((unit, seconds) for unit, seconds in _TIME_UNITS if longest >= 2 * seconds), ("s", 1))
+class _Best:
+    """When a run was best, in what its plan counts."""
+
+    def __init__(self, by_updates: bool) -> None:
+        self.name, self.title = ("best_update", "best update") if by_updates else ("best_epoch", "best epoch")
+        self.decimals = 0 if by_updates else 1
 
 
-def _plus_minus(spread: Spread | None, decimals: int, unit: float = 1) -> str:
+def _plus_minus(spread: Spread | None, decimals: int) -> str:
     if spread is None:
         return NOTHING
-    mean = f"{spread.mean / unit:.{decimals}f}"
-    return mean if spread.std is None else f"{mean} ± {spread.std / unit:.{decimals}f}"
+    mean = f"{spread.mean:.{decimals}f}"
+    return mean if spread.std is None else f"{mean} ± {spread.std:.{decimals}f}"
 
 
 def _one(value: float | None, decimals: int) -> str:

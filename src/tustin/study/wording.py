@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from ..report.table import flat, signed
 from ..train.metrics import Metric
-from .stats import Analysis, Comparison, Verdict, holm, smallest_p
+from .signflips import holm, smallest_p
+from .stats import CONFIDENCE, Analysis, Comparison, Verdict
+from .subject import data_name
 
 __all__ = ["difference_unit", "digits", "headline", "limits", "title"]
 
@@ -14,7 +16,8 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def title(analysis: Analysis) -> str:
-    return f"{_count(len(analysis.plan.discretizations), 'discretization').capitalize()} on {analysis.plan.recipe}"
+    """The page's: how many rules, and on which data."""
+    return f"{_count(len(analysis.plan.discretizations), 'discretization').capitalize()} on {data_name(analysis.plan)}"
 
 
 def headline(analysis: Analysis) -> list[str]:
@@ -23,10 +26,10 @@ def headline(analysis: Analysis) -> list[str]:
     discretizations, seeds = len(plan.discretizations), len(plan.seeds)
     with_seeds = f"with {_count(seeds, 'seed')}" + (" each" if discretizations > 1 and seeds > 1 else "")
     if discretizations == 1:
-        first = f"One discretization, {plan.discretizations[0]}, was trained on {plan.recipe} {with_seeds}."
+        first = f"One discretization, {plan.discretizations[0]}, was trained on {data_name(plan)} {with_seeds}."
         return [first, "There is nothing to compare it with."]
     first = (
-        f"{_count(discretizations, 'discretization').capitalize()} were compared on {plan.recipe} by {title}, "
+        f"{_count(discretizations, 'discretization').capitalize()} were compared on {data_name(plan)} by {title}, "
         f"{with_seeds} and {plan.baseline} as the baseline."
     )
     return [first, *_conclusions(analysis)]
@@ -43,15 +46,41 @@ def _conclusions(analysis: Analysis) -> Iterator[str]:
         parts.append(f"{_named(small, analysis)} significantly better than {plan.baseline}, but by less than {bound}")
     if worse := by_verdict[Verdict.WORSE]:
         parts.append(f"{_named(worse, analysis)} significantly worse than {plan.baseline}")
+    if equal := by_verdict[Verdict.EQUAL] + by_verdict[Verdict.EMPTY]:
+        parts.append(f"{_named(equal, analysis)} practically equal to {plan.baseline}, within ±{bound}")
     if not_shown := by_verdict[Verdict.NOT_SHOWN]:
         names = _joined([comparison.discretization for comparison in not_shown])
         parts.append(f"no difference from {plan.baseline} was shown for {names}")
     if parts:
         text = "; ".join(parts)
         yield f"{text[0].upper() if parts[0].startswith('no ') else text[0]}{text[1:]}."
+    yield from _about_the_state(analysis)
     if open_ones := by_verdict[Verdict.OPEN]:
         names = _joined([comparison.discretization for comparison in open_ones])
         yield f"About {names if parts else 'differences between them'} nothing can be concluded."
+
+
+def _about_the_state(analysis: Analysis) -> Iterator[str]:
+    """What the state is worth, and whether that leaves room for a difference."""
+    control, decimals, unit = analysis.control, digits(analysis.metric), difference_unit(analysis.metric)
+    if control is None or control.worth is None:
+        return
+    worth = control.worth
+    interval = (
+        ""
+        if worth.low is None or worth.high is None
+        else f" ({CONFIDENCE:.0%} interval {signed(worth.low, decimals)} to {signed(worth.high, decimals)})"
+    )
+    yield f"The state is worth {signed(worth.mean, decimals)} {unit}".rstrip() + f"{interval}."
+    if control.too_little:
+        least = f"{control.smallest:.{decimals}f} {unit}".rstrip()
+        empty = [c.discretization for c in analysis.comparisons if c.verdict == Verdict.EMPTY]
+        about = (
+            f"that {_joined(empty)} {'is' if len(empty) == 1 else 'are'} practically equal is empty" if empty else ""
+        )
+        yield f"That is less than {least}, three times the threshold, and leaves the rules little to differ in" + (
+            f": {about}." if about else "."
+        )
 
 
 def _named(comparisons: Sequence[Comparison], analysis: Analysis) -> str:
@@ -105,6 +134,8 @@ def _of_tests(analysis: Analysis) -> Iterator[str]:
         if c.pairs > 1 and c.gain and c.gain.std == 0:
             same = "no gain or loss" if c.gain.mean == 0 else "the same gain"
             yield f"{c.discretization} has {same} with every seed: without any spread there is no effect size."
+    if analysis.control is None and any(c.verdict == Verdict.EQUAL for c in tested):
+        yield "The study has no control, so it is unknown what the state is worth, and whether equality means anything."
     if any(summary.done == 1 for summary in analysis.discretizations):
         yield "The spread between seeds is unknown where there is one run."
 

@@ -45,7 +45,9 @@ def coco_figures(
         image_ids: The images that were looked at; what is in others does not count.
     """
     library = coco_library()
-    truth = library.COCO(dict(annotations), use_deepcopy=True)
+    # Numbered from 1: the library takes an object with the id 0 for one that was not found.
+    numbered = [{**one, "id": number} for number, one in enumerate(annotations["annotations"], start=1)]
+    truth = library.COCO({**annotations, "annotations": numbered}, use_deepcopy=True)
     found, image_ids = list(found), sorted(image_ids)
     figures: dict[str, float] = {}
     for kind, iou_type, unused in (("box", "bbox", "segmentation"), ("mask", "segm", "bbox")):

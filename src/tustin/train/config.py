@@ -80,6 +80,8 @@ class DataConfig:
     """Processes that load images; 0 loads them in the training process."""
     in_memory: bool | None = None
     """Keep decoded images in memory; by default if their files are small."""
+    cache: str | None = None
+    """Folder for decoded images, which later runs map into memory; a study uses one of its own."""
     skip_corrupt: bool = False
     """Count and skip images that cannot be read instead of stopping."""
     download: bool = True

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from ..report import terminal
 from .metrics import METRICS
+from .tally import part_names
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -106,7 +107,7 @@ def for_this_output() -> Display:
 
 
 def record_line(record: dict[str, Any], place: str) -> str:
-    parts = [place, f"train loss {record['train_loss']:.4f}"]
+    parts = [place, f"train loss {record['train_loss']:.4f}{_loss_parts(record)}"]
     parts += metrics_text(record)
     parts.append(f"{record['samples_per_second']:.0f} images/s")
     if "skipped" in record:
@@ -114,6 +115,12 @@ def record_line(record: dict[str, Any], place: str) -> str:
     if "unstable" in record:
         parts.append(f"WARNING: up to {record['unstable']:.1%} of a layer's steps leave the rule's stability interval")
     return ", ".join(parts)
+
+
+def _loss_parts(record: Mapping[str, Any]) -> str:
+    """In brackets, if there are several."""
+    told = [f"{name} {record[key]:.4f}" for key, name in part_names(record).items()]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def metrics_text(values: Mapping[str, Any]) -> list[str]:

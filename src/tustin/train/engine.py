@@ -7,7 +7,6 @@ of seeds and of the number of the update. So a checkpoint needs no generator's s
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -31,10 +30,13 @@ from .course import Course
 from .display import Display
 from .folder import BEST, EMA, LAST, TRAINING, RunFolder
 from .record import environment
+from .tally import Tally
 from .tasks import Task
 
 UPDATES_BETWEEN_CHECKS = 10
 """Reading the loss, or asking the other processes, makes an accelerator wait; a single CPU does it at every update."""
+SIZES = ("parameters", "training_samples", "held_out_samples", "classes", "updates", "updates_per_epoch")
+"""How large model, data and run are: names in a summary."""
 
 
 class Diverged(RuntimeError):
@@ -84,8 +86,7 @@ class Trainer:
         self.records: list[dict[str, Any]] = []  # one an epoch, or every `run.eval_updates`
         self.best: dict[str, Any] | None = None
         self.best_digest: str | None = None  # of its file, which later checkpoints rely on
-        self.loss_sum = torch.zeros((), device=accelerator.device)  # since the last record
-        self.skipped, self.epoch_seconds, self.seconds = 0, 0.0, 0.0
+        self.tally = Tally()
         self.last_batch: Batch | None = None
 
     # --- the loop -----------------------------------------------------------------------------------------------------
@@ -108,7 +109,8 @@ class Trainer:
                     display.epoch(self.end_epoch(), self.course.place(self.step))
                 if self.step == self.updates:
                     break
-                self.update(batches)
+                with self.tally.timed():
+                    self.update(batches)
                 display.update(self.step, self.updates, self.course.place(self.step))
                 if self._asked_to_stop(stop):
                     self.save()
@@ -120,20 +122,19 @@ class Trainer:
 
     def update(self, batches: Iterator[Batch]) -> None:
         """One step of the optimizer."""
-        begin = time.perf_counter()
         optim, accelerator = self.config.optim, self.accelerator
         self.schedule.step_update(self.step)
-        loss = torch.zeros((), device=accelerator.device)
+        losses: dict[str, Tensor] = {}
         for part in range(optim.accumulate):
             batch = send_to_device(next(batches), accelerator.device, non_blocking=True)
-            self.skipped += batch.get("skipped", 0)
+            self.tally.skipped += batch.get("skipped", 0)
             self._seed(part)
             with nullcontext() if part == optim.accumulate - 1 else accelerator.no_sync(self.model):
-                part_loss = self.task.loss(self.model, batch) / optim.accumulate
-                accelerator.backward(part_loss)
-            loss += part_loss.detach()
+                found = {name: loss / optim.accumulate for name, loss in self.task.losses(self.model, batch).items()}
+                accelerator.backward(_total(found))
+            losses = {name: losses.get(name, 0.0) + loss.detach() for name, loss in found.items()}
         if self.step % self.check_every == 0:
-            self._insist_on_finite(loss, batch)
+            self._insist_on_finite(_total(losses), batch)
         if optim.clip is not None:
             accelerator.clip_grad_norm_(self.model.parameters(), optim.clip)
         self.optimizer.step()
@@ -141,35 +142,26 @@ class Trainer:
         self.step += 1
         if self.ema:
             self.ema.update(self.plain_model, self.step)
-        self.loss_sum += loss
+        self.tally.add(losses)
         self.last_batch = batch
-        self.epoch_seconds += time.perf_counter() - begin
 
     def end_epoch(self) -> dict[str, Any]:
         """Evaluate, record and save."""
-        epoch, run = self.course.epochs_at(self.step), self.config.run
         updates = self.step - (self.records[-1]["updates"] if self.records else 0)
-        self.seconds += self.epoch_seconds
         record: dict[str, Any] = {
-            "epoch": epoch,
+            "epoch": self.course.epochs_at(self.step),
             "updates": self.step,
             "lr": self.optimizer.param_groups[-1]["lr"],
-            "train_loss": self._mean(self.loss_sum) / updates,
-            "samples_per_second": updates * self.order.batch_size / self.epoch_seconds,
-            "train_seconds": self.seconds,
+            **self.tally.record(updates, updates * self.order.batch_size, self._mean),
         }
-        if self.skipped:
-            record["skipped"] = self.skipped
         if unstable := self._unstable():
             record["unstable"] = unstable
-        if run.eval_updates or epoch % run.eval_every == 0 or self.step == self.updates:
+        if self.course.evaluates(self.step):
             record |= self._evaluate(self.ema.module if self.ema else self.plain_model)
             name = self.task.primary.name
             if self.task.primary.better(record[name], self.best[name] if self.best else None):
                 self.best = record
         self.records.append(record)
-        self.loss_sum = torch.zeros_like(self.loss_sum)
-        self.skipped, self.epoch_seconds = 0, 0.0
         self.save()
         return record
 
@@ -203,12 +195,13 @@ class Trainer:
             "processes": self.accelerator.num_processes,
             "batch_size": config.optim.batch_size,
             "lr": config.optim.lr,
-            "parameters": sum(p.numel() for p in self.plain_model.parameters()),
+            **self.sizes(),
             "metric": self.task.primary.name,
             "best_epoch": best["epoch"],
             "best": best,
             "last": self.records[-1],
-            "train_seconds": self.seconds,
+            "train_seconds": self.tally.seconds,
+            "cpu_seconds": self.tally.cpu_seconds,
             "environment": environment(self.accelerator.device, config.model.discretization),
         }
         if self.accelerator.is_main_process:
@@ -222,21 +215,18 @@ class Trainer:
         """Write the checkpoint from which `restore` continues, and the weights beside it."""
         if not all(bool(p.isfinite().all()) for p in self.plain_model.parameters()):
             raise self._diverged("a weight is not finite", None)
-        loss_sum = self._mean(self.loss_sum)
+        tally = self.tally.state(self._mean)
         if self.accelerator.is_main_process:
-            self._write(loss_sum)
+            self._write(tally)
         self.accelerator.wait_for_everyone()  # a launcher ends all processes when one does, in the middle of this too
 
-    def _write(self, loss_sum: float) -> None:
+    def _write(self, tally: dict[str, Any]) -> None:
         state = {
             "step": self.step,
             "records": self.records,
             "best": self.best,
             "best_digest": self.best_digest,
-            "loss_sum": loss_sum,
-            "skipped": self.skipped,
-            "epoch_seconds": self.epoch_seconds,
-            "seconds": self.seconds,
+            "tally": tally,
             "config": self.config.flat(),
             "threads": torch.get_num_threads(),
             "model": self.plain_model.state_dict(),
@@ -272,8 +262,7 @@ class Trainer:
                 f"{str(self.folder / TRAINING)!r} does not fit the model: {reason}; --run.resume false starts over"
             ) from error
         self.step, self.records, self.best = state["step"], list(state["records"]), state["best"]
-        self.loss_sum = torch.tensor(state["loss_sum"], device=self.accelerator.device)
-        self.skipped, self.epoch_seconds, self.seconds = state["skipped"], state["epoch_seconds"], state["seconds"]
+        self.tally = Tally.restored(state["tally"], self.accelerator.device)
         self.best_digest = state.get("best_digest")
         if self.accelerator.is_main_process:
             self._write_what_follows()
@@ -304,6 +293,13 @@ class Trainer:
         optim = self.config.optim
         passes: int = self.accelerator.num_processes * optim.accumulate
         return optim.batch_size // passes
+
+    def sizes(self) -> dict[str, int]:
+        """How large model, data and run are."""
+        held_out, course = self.task.evaluation, self.course
+        parameters = sum(p.numel() for p in self.plain_model.parameters())
+        data = self.order.size, len(held_out.data), len(held_out.classes)
+        return dict(zip(SIZES, (parameters, *data, course.updates, course.epoch), strict=True))
 
     def _asked_to_stop(self, stop: StopRequest) -> bool:
         """Whether any process was; all of them learn it at the same update."""
@@ -341,3 +337,9 @@ class Trainer:
             interval = f"the stability interval of {diagnosis.discretization}"
             message += f"; up to {share:.1%} of a layer's steps leave {interval}"
         return Diverged(f"{message}; the last good checkpoint stays in {str(self.folder.path)!r}", diagnosis)
+
+
+def _total(losses: Mapping[str, Tensor]) -> Tensor:
+    """Of all parts."""
+    first, *others = losses.values()
+    return sum(others, first)

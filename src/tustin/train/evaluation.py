@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..models import describe, load
+from ..models import VisionMamba, describe, load
 from ..support.ranges import check
 from .config import DataConfig
 from .record import environment
@@ -25,12 +25,19 @@ def evaluate_checkpoint(
     batch_size: int | None = None,
     workers: int = 0,
     settings: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Metrics of a checkpoint on the held-out half of the data, by default those that it was trained on.
 
-    `settings` are on top of those that it was trained with, such as {"segmentation.window": "slide"}.
+    `settings` are on top of those that it was trained with, such as {"segmentation.window": "slide"}, and
+    `arguments` on top of the model's own, such as {"delta_scale": 0.25}.
     """
-    told, model = describe(path), load(path)
+    told, arguments = describe(path), dict(arguments or {})
+    if "stride" in arguments and told["task"] != VisionMamba.task:
+        raise ValueError(
+            f"the stride can be changed of a model for {VisionMamba.task}, {str(path)!r} is one for {told['task']}"
+        )
+    model = load(path, **arguments)
     kind, trained_with = TASKS[told["task"]], settings_in(told)
     data = _data(kind, trained_with, data_name, data_path, skip_corrupt)
     images, own = kind.open_data(data, training=False), kind.own_settings({**trained_with, **(settings or {})})
@@ -41,6 +48,7 @@ def evaluate_checkpoint(
     return {
         "checkpoint": str(path),
         "discretization": told["discretization"],
+        "arguments": arguments,
         "data": {"name": data.name, "path": data.path},
         "samples": samples,
         "skipped": len(evaluation.data) - samples,

@@ -5,6 +5,7 @@ last.safetensors   the weights of the last checkpoint, for `tustin.load`
 best.safetensors   the weights of the best epoch; with an average of the weights, the average
 ema.safetensors    the average of the last checkpoint, where there is one
 metrics.jsonl      a line an epoch
+curves.png         the same as a picture, which `tustin train` draws at the end
 summary.json       the result and all that repeating it needs; its presence means that the run is complete
 
 The checkpoint is written before the files that follow from it, and they are written again when a run continues: a
@@ -36,7 +37,7 @@ from ..support.files import (
     write_text,
 )
 
-TRAINING, METRICS, SUMMARY = "training.pt", "metrics.jsonl", "summary.json"
+TRAINING, METRICS, SUMMARY, CURVES = "training.pt", "metrics.jsonl", "summary.json", "curves.png"
 BEST, LAST, EMA = "best.safetensors", "last.safetensors", "ema.safetensors"
 
 _NUMBER = (int, float)
@@ -45,16 +46,20 @@ _STATE: dict[str, type | tuple[type, ...]] = {
     "step": int,
     "records": list,
     "best": _MAYBE,
-    "loss_sum": _NUMBER,
-    "skipped": int,
-    "epoch_seconds": _NUMBER,
-    "seconds": _NUMBER,
+    "tally": dict,
     "config": dict,
     "threads": int,
     "model": dict,
     "optimizer": dict,
     "ema": _MAYBE,
     "scaler": _MAYBE,
+}
+_TALLY: dict[str, type | tuple[type, ...]] = {
+    "losses": dict,
+    "skipped": int,
+    "seconds": _NUMBER,
+    "cpu_seconds": _NUMBER,
+    "recorded_seconds": _NUMBER,
 }
 _RECORD: dict[str, type | tuple[type, ...]] = {"epoch": _NUMBER, "updates": int, "train_seconds": _NUMBER}
 _SUMMARY: dict[str, type | tuple[type, ...]] = {
@@ -105,6 +110,7 @@ class RunFolder:
             _check_sum(path)
             state: dict[str, Any] = _load(path)
             insist_on_values(path, state, _STATE)
+            insist_on_values(path, state["tally"], _TALLY)
             for record in state["records"]:
                 insist_on_values(path, record, _RECORD)
             self._insist_on_the_best(state)
@@ -155,7 +161,7 @@ class RunFolder:
 
     def clear(self) -> None:
         """Forget an earlier run: first that it is complete, then that it can continue."""
-        for name in (SUMMARY, TRAINING, METRICS, LAST, BEST, EMA):
+        for name in (SUMMARY, TRAINING, METRICS, LAST, BEST, EMA, CURVES):
             (self / name).unlink(missing_ok=True)
 
 

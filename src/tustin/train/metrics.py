@@ -38,6 +38,7 @@ METRICS = {
         Metric("mask_ap75", "mask AP at IoU 0.75", "%", True),
         Metric("mask_ap", "mask AP", "%", True),
         Metric("mask_ap50", "mask AP at IoU 0.5", "%", True),
+        Metric("proposal_recall", "recall of proposals at IoU 0.5", "%", True),
         Metric("loss", "validation loss", "", False),
         Metric("train_loss", "training loss", "", False),
         Metric("samples_per_second", "training throughput", "images/s", True),

@@ -17,7 +17,7 @@ from .engine import Trainer
 from .folder import TRAINING, RunFolder
 from .tasks import TASKS, Task
 
-FREE = {"description", "out", "data.path", "data.workers", "data.in_memory", "data.download"}
+FREE = {"description", "out", "data.path", "data.workers", "data.in_memory", "data.cache", "data.download"}
 FREE |= {"run.resume", "run.device", "run.threads", "run.eval_batch_size", "run.save_every", "run.tensorboard"}
 """Settings that may change when a run continues; `run.threads` has its own check."""
 
@@ -121,5 +121,7 @@ def _introduction(trainer: Trainer, continued: bool) -> Iterator[str]:
         f"{trainer.order.size} training samples, {trainer.updates} updates, {trainer.order.batches} an epoch, "
         f"on {accelerator.device} with {torch.get_num_threads()} threads, into {trainer.folder.path}"
     )
-    if continued:
+    if not continued:
+        yield from trainer.task.notes()
+    else:
         yield f"continuing after update {trainer.step} of {trainer.updates}"

@@ -12,11 +12,11 @@ from timm.data import resolve_model_data_config
 import tustin
 from tests.models.checkpoint.checkpoints import assert_same_state, nano, official, rewritten
 from tests.models.test_vim import build, images
-from tustin import DISCRETIZATIONS
+from tests.systems import FUSED
 from tustin.models import CheckpointError, describe, resample_pos_embed
 
 
-@pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+@pytest.mark.parametrize("discretization", FUSED)
 def test_round_trip(tmp_path: Path, discretization: str) -> None:
     model = nano(discretization=discretization)
     tustin.save(model, tmp_path / "a.safetensors")

@@ -16,9 +16,9 @@ from tests.native import Arguments, run, weight_for
 from tests.ops.scan.test_native import assert_same_bits
 from tests.ops.scan.test_native_accuracy import arguments_of, covering, name_of
 from tests.ops.scan.test_op import operator_arguments
-from tests.systems import OPTIONAL, cast, system
+from tests.systems import FUSED, OPTIONAL, cast, system
 from tests.tolerances import DERIVATIVES, SCAN, VALUES, assert_close
-from tustin import DISCRETIZATIONS, selective_scan
+from tustin import selective_scan
 from tustin.ops.scan import triton as launcher
 from tustin.ops.scan.arguments import Options, Tensors
 from tustin.ops.scan.triton_discretizations import DISCRETIZATIONS as FUNCTIONS
@@ -28,7 +28,7 @@ from tustin.ops.scan.triton_elementary import softplus
 patch_once()
 round_as_a_gpu_does()
 
-each_discretization = pytest.mark.parametrize("discretization", DISCRETIZATIONS)
+each_discretization = pytest.mark.parametrize("discretization", FUSED)
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_regime = pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
 CHUNK = launcher.CHUNK
@@ -217,7 +217,7 @@ WIDE_FACTORS = FACTORS | {
 
 def with_discretizations(cases: list[dict]) -> list[tuple[dict, str]]:
     """Each case with one rule after the other: what is particular to one is arithmetic, and knows no shapes."""
-    names = list(DISCRETIZATIONS)
+    names = list(FUSED)
     return [(case, names[i % len(names)]) for i, case in enumerate(cases)]
 
 

@@ -17,7 +17,7 @@ def test_the_signature_has_them_all() -> None:
 def test_the_schema_is_made_of_them() -> None:
     assert SCHEMA == (
         "Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, Tensor? delta_bias, "
-        "Tensor? initial_state, bool delta_softplus, str discretization, bool reverse"
+        "Tensor? initial_state, Tensor? mix, bool delta_softplus, str discretization, bool reverse"
     )
     for operator, before in ((torch.ops.tustin.selective_scan, 0), (torch.ops.tustin.selective_scan_backward, 2)):
         names = [argument.name for argument in operator.default._schema.arguments]
@@ -25,7 +25,7 @@ def test_the_schema_is_made_of_them() -> None:
 
 
 def test_flat_arguments_come_back_as_they_were() -> None:
-    tensors, options = Tensors(*torch.ones(9)), Options(True, "zoh", False)
+    tensors, options = Tensors(*torch.ones(10)), Options(True, "zoh", False)
     again = split((*tensors, *options, "more"))
     assert again == (tensors, options)
     assert [type(structure) for structure in again] == [Tensors, Options]

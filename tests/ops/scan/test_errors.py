@@ -10,7 +10,7 @@ from tustin.ops.scan import BACKENDS
 
 BATCH, D, L, N = 2, 6, 5, 3
 REQUIRED = ("u", "delta", "A", "B", "C")
-ALL = (*REQUIRED, *OPTIONAL)
+ALL = (*REQUIRED, *(name for name in OPTIONAL if name != "mix"))  # which has a test of its own
 
 
 def arguments(**changed: object) -> dict[str, object]:
@@ -94,6 +94,25 @@ def test_wrong_shape(name: str, shape: tuple[int, ...], expected: str) -> None:
     said, wanted = message.split(", expected ")
     assert said == f"selective_scan: {name} has shape {shape}"
     assert expected in wanted
+
+
+def test_wrong_mix() -> None:
+    """λ is for the rule that has one; a number is between 0 and 1, and a tensor as large as u."""
+    x = system(BATCH, D, L, N)
+    wrong: list[tuple[object, str]] = [
+        (-0.1, "mix must be between 0 and 1, got -0.1"),
+        ("1", "mix must be a tensor or a number, got str"),
+        (True, "mix must be a tensor or a number, got bool"),
+        (torch.ones(BATCH, D), "mix has shape (2, 6), expected (2, 6, 5)"),
+        (torch.ones(BATCH, D, L).long(), "mix is torch.int64; expected one of"),
+        (torch.ones(BATCH, D, L, device="meta"), "mix is on meta, but u is on cpu"),
+    ]
+    for mix, words in wrong:
+        with pytest.raises((ValueError, TypeError)) as caught:
+            selective_scan(**x, discretization="exptrap", mix=mix, backend="reference")  # type: ignore[arg-type]
+        assert str(caught.value).startswith(f"selective_scan: {words}")
+    with pytest.raises(ValueError, match="mix is given, but discretization 'mamba' has no λ to take it"):
+        selective_scan(**x, mix=0.5)
 
 
 def test_every_argument_is_tried() -> None:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.native import LEVELS, Arguments, assert_follows, cpu_level, each_discretization, needs_native
-from tests.systems import OPTIONAL, system
-from tustin import DISCRETIZATIONS
+from tests.systems import FUSED, OPTIONAL, system
 from tustin.ops import native
 from tustin.ops.scan.native import discretization_names
 
@@ -35,7 +34,7 @@ def test_unknown_level() -> None:
 
 def test_compiled_discretizations_are_the_registered_ones() -> None:
     """Same names in the same order: none is missing from C++, and none there is unreachable."""
-    assert discretization_names() == tuple(DISCRETIZATIONS)
+    assert discretization_names() == tuple(FUSED)
 
 
 # ── layouts ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -140,10 +139,7 @@ def name_of(case: dict | str) -> str:
 
 # Each case is run by every third rule: what is particular to one is arithmetic, and does not know of shapes.
 RUNS = [
-    (case, discretization)
-    for i, case in enumerate(CASES)
-    for j, discretization in enumerate(DISCRETIZATIONS)
-    if (i + j) % 3 == 0
+    (case, discretization) for i, case in enumerate(CASES) for j, discretization in enumerate(FUSED) if (i + j) % 3 == 0
 ]
 
 

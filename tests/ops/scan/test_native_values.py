@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from tests.native import LEVELS, Arguments, assert_follows, cpu_level, each_discretization, needs_native
-from tests.systems import OPTIONAL, system
+from tests.systems import FUSED, OPTIONAL, system
 from tests.tolerances import VALUES, assert_close
-from tustin import DISCRETIZATIONS, selective_scan
+from tustin import selective_scan
 
 pytestmark = needs_native
 
@@ -36,7 +36,7 @@ def test_small_and_large_A_side_by_side(discretization: str) -> None:
     assert_follows(x, discretization=discretization)
 
 
-@pytest.mark.parametrize("discretization", [name for name in DISCRETIZATIONS if name != "rk4_raw"])
+@pytest.mark.parametrize("discretization", [name for name in FUSED if name != "rk4_raw"])
 @pytest.mark.parametrize("step", [0.0, 1e-6, 1e-3, 5.0, 12.0, 30.0, 100.0, 1e3, 1e5])
 def test_every_size_of_step(step: float, discretization: str) -> None:
     """From Δ = 0 to z = −4e5, far below the −87 where e^z ends: what is left is the equilibrium. (rk4_raw diverges.)

@@ -95,12 +95,19 @@ def test_signature_is_mambas(backend: str) -> None:
 @each_run
 def test_one_step_is_the_rules_alpha_and_beta(backend: str, discretization: str) -> None:
     """L = 1: h_1 = α·h_0 + β·B u, with the coefficients the rule itself gives for this Δ and A."""
-    x = system(2, 3, 1, 4, optional=("initial_state",), dtype=torch.float64)
+    x = system(2, 3, 1, 4, optional=("initial_state", "mix"), discretization=discretization, dtype=torch.float64)
     _, last = selective_scan(**x, discretization=discretization, backend=backend, return_last_state=True)
     delta = x["delta"].expand(-1, -1, 4)
-    alpha, (beta,) = DISCRETIZATIONS[discretization](delta, delta * x["A"])
+    rule, state = DISCRETIZATIONS[discretization], x["initial_state"]
+    h, *past = state.unbind(-1) if rule.state_parts > 1 else [state]
+    alpha, betas = rule(delta, delta * x["A"], earlier=tuple(past[rule.taps - 1 :]), mix=x.get("mix"))
     v = x["B"].transpose(1, 2) * x["u"]
-    assert_close(last, alpha * x["initial_state"] + beta * v)
+    after = alpha * h + sum(beta * sample for beta, sample in zip(betas, (v, *past), strict=False))
+    if rule.state_parts > 1:  # then what is to be remembered: the newest inputs, and the newest steps
+        assert_close(last[..., 1], v)
+        assert rule.steps == 1 or torch.equal(last[..., -1], delta)
+        last = last[..., 0]
+    assert_close(last, after)
 
 
 @each_run
@@ -215,6 +222,9 @@ def test_linear_in_input_and_initial_state(backend: str, problem: dict, scale: f
     x, run = draw(problem, backend)
     other, _ = draw({**problem, "seed": problem["seed"] + 1}, backend)
     linear = ("u", "initial_state")
+    rule = DISCRETIZATIONS[run["discretization"]]
+    if rule.steps > 1:  # the steps in a state are no input
+        x["initial_state"][..., rule.taps :] = other["initial_state"][..., rule.taps :] = 0
     mixed = selective_scan(**{**x, **{k: x[k] + scale * other[k] for k in linear}}, **run)
     apart = selective_scan(**x, **run) + scale * selective_scan(**{**x, **{k: other[k] for k in linear}}, **run)
     assert_close(mixed, apart)
@@ -244,7 +254,7 @@ def test_reverse_is_flipping(backend: str, problem: dict) -> None:
     """Walking backwards equals flipping every sequence, walking forwards, and flipping the output."""
     x, run = draw({**problem, "reverse": True}, backend)
     flipped = {
-        name: t.flip(-1) if name in ("u", "delta", "z") or (name in ("B", "C") and t.ndim > 2) else t
+        name: t.flip(-1) if name in ("u", "delta", "z", "mix") or (name in ("B", "C") and t.ndim > 2) else t
         for name, t in x.items()
     }
     out, last = selective_scan(**x, **run, return_last_state=True)
@@ -273,12 +283,16 @@ def test_split_in_two_equals_whole(backend: str, problem: dict, where: float) ->
 @each_run
 def test_no_step_no_change(backend: str, discretization: str) -> None:
     """Δ = 0 and, with the input off, A = 0: both leave the state exactly where it was, for every rule."""
-    x = system(optional=("initial_state",))
+    x = system(optional=("initial_state",), discretization=discretization)
     still = {**x, "delta": torch.zeros_like(x["delta"])}
     marginal = {**x, "A": torch.zeros_like(x["A"]), "u": torch.zeros_like(x["u"])}
+    several = DISCRETIZATIONS[discretization].state_parts > 1
+    if several:  # and no input before
+        marginal["initial_state"] = torch.cat([x["initial_state"][..., :1], 0 * x["initial_state"][..., 1:]], -1)
     for arguments in (still, marginal):
         _, last = selective_scan(**arguments, discretization=discretization, backend=backend, return_last_state=True)
-        assert torch.equal(last, x["initial_state"])
+        h, start = (last[..., 0], x["initial_state"][..., 0]) if several else (last, x["initial_state"])
+        assert torch.equal(h, start)
 
 
 @each_backend

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import native
+from ..checks import real_dtype
 
 _CONV = Struct(f"@4i4q{native.TENSOR * 8}")  # TustinConv
 
@@ -38,8 +39,7 @@ def empty_gradients(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Ten
 
 def _run(name: str, silu: bool, reverse: bool, x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> None:
     """Call the library; `rest` are the tensors after bias."""
-    double = torch.float64 in (x.dtype, weight.dtype, None if bias is None else bias.dtype)
-    real = native.DTYPES[torch.float64 if double else torch.float32]
+    real = native.DTYPES[real_dtype(x, weight, bias)]
     numbers = [real, silu, reverse, native.threads(), *x.shape, weight.shape[1]]
     for t in (x, weight, bias, *rest):
         numbers += native.fields(t)

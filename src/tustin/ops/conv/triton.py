@@ -9,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..accelerator import on_device
+from ..checks import real_dtype
 from . import triton_kernels as kernels
 
 BLOCK_D, BLOCK_L = 32, 32
@@ -41,7 +42,7 @@ def backward(
     grid = _grid(x)
     batch, _, blocks = grid
     D, K = weight.shape
-    partial = x.new_empty(batch * blocks, K + 1, D, dtype=_real(x, weight, bias))
+    partial = x.new_empty(batch * blocks, K + 1, D, dtype=real_dtype(x, weight, bias))
     with on_device(x):
         kernels.backward[grid](
             *(x, weight, bias, d_out, d_x, partial),
@@ -59,12 +60,6 @@ def _grid(x: Tensor) -> tuple[int, int, int]:
     return batch, -(-D // BLOCK_D), -(-L // BLOCK_L)
 
 
-def _real(x: Tensor, weight: Tensor, bias: Tensor | None) -> torch.dtype:
-    """float32, or float64 if an argument is."""
-    double = torch.float64 in (x.dtype, weight.dtype, None if bias is None else bias.dtype)
-    return torch.float64 if double else torch.float32
-
-
 def _strides(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[tuple[int, ...], ...]:
     return x.stride(), weight.stride(), () if bias is None else bias.stride()
 
@@ -74,7 +69,7 @@ def _options(x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool, reverse
         "K": weight.shape[1],
         "SILU": silu,
         "REVERSE": reverse,
-        "REAL": tl.float64 if _real(x, weight, bias) == torch.float64 else tl.float32,
+        "REAL": tl.float64 if real_dtype(x, weight, bias) == torch.float64 else tl.float32,
         "BLOCK_D": BLOCK_D,
         "BLOCK_L": BLOCK_L,
         "num_warps": _WARPS,

@@ -20,9 +20,18 @@ typedef struct {
   TustinTensor d_out, d_x, d_weight, d_bias;
 } TustinConv;
 
-/* Both return 0, or 1 if memory ran out. */
+/* The same for the next tokens of a sequence, of which the newest samples are kept: state (batch, D, S), oldest first, with
+   S of at least K − 1. It is overwritten by the newest S of state and x. */
+typedef struct {
+  int32_t real, silu, threads;
+  int64_t batch, D, L, K, S;
+  TustinTensor state, x, weight, bias, out;
+} TustinConvUpdate;
+
+/* All return 0, or 1 if memory ran out. */
 TUSTIN_EXPORT int tustin_conv_forward(const TustinConv*);
 TUSTIN_EXPORT int tustin_conv_backward(const TustinConv*);
+TUSTIN_EXPORT int tustin_conv_update(const TustinConvUpdate*);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
   namespace level {                               \
   int run_scan(const TustinScan*, bool gradient); \
   int run_conv(const TustinConv*, bool gradient); \
+  int run_conv_update(const TustinConvUpdate*);   \
   int run_gate(const TustinGate*, bool gradient); \
   int run_norm(const TustinNorm*, bool gradient); \
   }
@@ -29,6 +30,7 @@ struct Level {
   bool (*supported)();
   int (*run_scan)(const TustinScan*, bool gradient);
   int (*run_conv)(const TustinConv*, bool gradient);
+  int (*run_conv_update)(const TustinConvUpdate*);
   int (*run_gate)(const TustinGate*, bool gradient);
   int (*run_norm)(const TustinNorm*, bool gradient);
 };
@@ -45,7 +47,9 @@ struct Level {
 }
 #endif
 
-#define TUSTIN_ENTRY(level) {#level, has_##level, level::run_scan, level::run_conv, level::run_gate, level::run_norm},
+#define TUSTIN_ENTRY(level)                                                                             \
+  {#level,          has_##level,     level::run_scan, level::run_conv, level::run_conv_update,          \
+   level::run_gate, level::run_norm},
 constexpr Level kLevels[] = {TUSTIN_LEVELS(TUSTIN_ENTRY)};
 #undef TUSTIN_ENTRY
 
@@ -65,6 +69,7 @@ int tustin_scan_forward(const TustinScan* scan) { return current->run_scan(scan,
 int tustin_scan_backward(const TustinScan* scan) { return current->run_scan(scan, true); }
 int tustin_conv_forward(const TustinConv* conv) { return current->run_conv(conv, false); }
 int tustin_conv_backward(const TustinConv* conv) { return current->run_conv(conv, true); }
+int tustin_conv_update(const TustinConvUpdate* update) { return current->run_conv_update(update); }
 int tustin_gate_forward(const TustinGate* gate) { return current->run_gate(gate, false); }
 int tustin_gate_backward(const TustinGate* gate) { return current->run_gate(gate, true); }
 int tustin_norm_forward(const TustinNorm* norm) { return current->run_norm(norm, false); }

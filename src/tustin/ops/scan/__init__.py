@@ -11,7 +11,7 @@ from ...discretize import BUILT_IN, Discretization, get_discretization
 from ..checks import check_flags
 from ..dispatch import NATIVE, REFERENCE, TRITON, choose, declare
 from . import native, op, reference
-from .arguments import Options, Tensors, check_arguments, check_values, compute_dtype
+from .arguments import Options, Tensors, check_arguments, check_values, compute_dtype, mix_per_token
 
 __all__ = ["BACKENDS", "check_values", "selective_scan"]
 
@@ -64,11 +64,12 @@ def selective_scan(
     reverse: bool = False,
     backend: str = "auto",
     initial_state: Tensor | None = None,
+    mix: Tensor | float | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Run the state-space recurrence along the last dimension, with the discretization of your choice.
 
         Δ = softplus(delta + delta_bias)                       (each where asked for)
-        h_k = α(Δ_k A)·h_{k−1} + β(Δ_k, Δ_k A)·B_k u_k         α and β are the rule's
+        h_k = α(Δ_k A)·h_{k−1} + β(Δ_k, Δ_k A)·B_k u_k         α and β are the rule's; one β for each of its samples
         out_k = (C_k·h_k + D u_k) · silu(z_k)
 
     The positional arguments, their shapes and the default rule are those of Mamba's `selective_scan_fn`.
@@ -89,7 +90,9 @@ def selective_scan(
         backend: "auto", or one of `BACKENDS` by name. Under the transforms of `torch.func` and in forward-mode
             differentiation the reference stands in for a fused one: it is as exact, and slower.
         initial_state: State before the first token, (batch, D, N); zero if not given. For a rule of p > 1 input
-            samples (batch, D, N, p): the state, then the p−1 newest products B u. Such is the last state, too.
+            samples (batch, D, N, p): the state, then the p−1 newest products B u; for `true_hoh` a fourth part is the
+            step before. The last state has the same shape.
+        mix: λ between 0 and 1 of a rule that has one (`exptrap`): (batch, D, L), or a number; ½ if not given.
 
     Returns:
         The output, (batch, D, L) in the dtype of u; with `return_last_state` a pair of it and the state. Inside, and in
@@ -97,6 +100,8 @@ def selective_scan(
     """
     rule = get_discretization(discretization)
     tensors = Tensors(u, delta, A, B, C, D, z, delta_bias, initial_state)
+    if mix is not None:
+        tensors = tensors._replace(mix=mix_per_token(mix, tensors, rule))
     check_arguments(tensors, rule)
     check_flags("selective_scan", delta_softplus=delta_softplus, return_last_state=return_last_state, reverse=reverse)
     options = Options(delta_softplus, rule.name, reverse)

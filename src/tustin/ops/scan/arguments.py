@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...discretize import Discretization
+from ...discretize.apply import check_mix
 from ..checks import check_tensor, misshapen
 
 
@@ -29,6 +30,7 @@ class Tensors(NamedTuple):
     z: Tensor | None = None
     delta_bias: Tensor | None = None
     initial_state: Tensor | None = None
+    mix: Tensor | None = None
 
 
 class Options(NamedTuple):
@@ -61,6 +63,12 @@ def groups(matrix: Tensor) -> int:
     return matrix.shape[1] if matrix.ndim == 4 else matrix.ndim - 2
 
 
+def state_shape(u: Tensor, A: Tensor, rule: Discretization) -> tuple[int, ...]:
+    """(batch, D, N), or (batch, D, N, p) for a rule whose state has p parts."""
+    shape = (*u.shape[:2], A.shape[1])
+    return shape if rule.state_parts == 1 else (*shape, rule.state_parts)
+
+
 # ── what it insists on ───────────────────────────────────────────────────────────────────────────────────────────────
 
 _NAMES = Tensors._fields
@@ -79,6 +87,17 @@ def check_values(enabled: bool = True) -> Iterator[None]:
         yield
     finally:
         _values_checked = before
+
+
+def mix_per_token(mix: Tensor | float | None, tensors: Tensors, rule: Discretization) -> Tensor | None:
+    """λ as a tensor (batch, D, L), which for a constant is a view of one number."""
+    check_mix("selective_scan", rule, mix)
+    u = tensors.u
+    if mix is None or not isinstance(u, Tensor):
+        return None
+    if not isinstance(mix, Tensor):
+        mix = u.new_tensor(mix, dtype=compute_dtype(tensors))
+    return mix.expand(u.shape) if mix.ndim == 0 else mix
 
 
 def compute_dtype(tensors: Tensors) -> torch.dtype:
@@ -107,7 +126,8 @@ def check_arguments(tensors: Tensors, discretization: Discretization) -> None:
         "z": (batch, D, L),
         "D": (D,),
         "delta_bias": (D,),
-        "initial_state": (batch, D, N) if discretization.taps == 1 else (batch, D, N, discretization.taps),
+        "initial_state": state_shape(u, A, discretization),
+        "mix": (batch, D, L),
     }
     device = u.device
     for name, tensor in given.items():

@@ -41,12 +41,17 @@ def chunk_length() -> int:
     return length
 
 
-def forward(tensors: Tensors, options: Options, chunk_states: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
+def forward(
+    tensors: Tensors, options: Options, chunk_states: Tensor | None, in_place: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given.
+
+    With `in_place` the last state takes the place of the initial one, which is contiguous.
+    """
     u = tensors.u
     A, D, delta_bias, initial_state = _dense(tensors.A, tensors.D, tensors.delta_bias, tensors.initial_state)
     out = in_huge_pages(torch.empty_like(u))
-    last_state = A.new_empty(*u.shape[:2], A.shape[1])
+    last_state = initial_state if in_place else A.new_empty(*u.shape[:2], A.shape[1])
     pointers = addresses(A, D, delta_bias, initial_state, last_state, chunk_states)
     _run("tustin_scan_forward", *_head(tensors, options), *fields(out), *pointers, *_NO_GRADIENTS)
     return out, last_state
@@ -56,7 +61,7 @@ def backward(
     d_out: Tensor, d_last_state: Tensor | None, tensors: Tensors, options: Options, chunk_states: Tensor
 ) -> Tensors:
     """The gradient of every tensor that was given."""
-    u, delta, A, B, C, D, z, delta_bias, initial_state = tensors
+    u, delta, A, B, C, D, z, delta_bias, initial_state, _ = tensors
     A, D, delta_bias, initial_state = _dense(A, D, delta_bias, initial_state)
     d_last_state, chunk_states = _dense(d_last_state, chunk_states)
     batch, channels, L = u.shape

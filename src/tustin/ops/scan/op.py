@@ -12,7 +12,7 @@ from ..dispatch import kernels
 from ..native import in_huge_pages
 from ..operators import check_memory, pull_back, register
 from . import reference
-from .arguments import SCHEMA, TENSORS, Options, Tensors, split
+from .arguments import SCHEMA, TENSORS, Options, Tensors, split, state_shape
 
 _PACKAGE = __name__.rpartition(".")[0]
 _SMALL = ("A", "D", "delta_bias", "initial_state")
@@ -30,8 +30,8 @@ def _forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _forward_fake(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    (u, _, A, *_), _ = split(arguments)
-    last_state = A.new_empty(u.shape[0], u.shape[1], A.shape[1])
+    (u, _, A, *_), options = split(arguments)
+    last_state = A.new_empty(state_shape(u, A, get_discretization(options.discretization)))
     return torch.empty_like(u), last_state, _empty_chunk_states(u, A, arguments[-1])
 
 
@@ -50,7 +50,7 @@ def _backward(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) -> tu
 
 def _backward_fake(d_out: Tensor, d_last_state: Tensor | None, *arguments: Any) -> list[Tensor]:
     tensors, _ = split(arguments)
-    dense = ("u", "delta", "B", "C", "z")
+    dense = ("u", "delta", "B", "C", "z", "mix")
     return [
         torch.empty_like(t) if name in dense and t.ndim > 2 else t.new_empty(t.shape)
         for name, t in tensors._asdict().items()

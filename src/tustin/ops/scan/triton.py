@@ -36,7 +36,7 @@ def chunk_length() -> int:
 
 def forward(tensors: Tensors, options: Options, chunk_states: Tensor | None) -> tuple[Tensor, Tensor]:
     """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
-    u, delta, A, B, C, D, z, delta_bias, initial_state = tensors
+    u, delta, A, B, C, D, z, delta_bias, initial_state, _ = tensors
     work = _Work(u, A, B, C, _FORWARD_STATES)
     B, C = _with_groups(B), _with_groups(C)
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
@@ -73,7 +73,7 @@ def backward(
     d_out: Tensor, d_last_state: Tensor | None, tensors: Tensors, options: Options, chunk_states: Tensor
 ) -> Tensors:
     """The gradient of every tensor that was given."""
-    u, delta, A, B, C, D, z, delta_bias, initial_state = tensors
+    u, delta, A, B, C, D, z, delta_bias, initial_state, _ = tensors
     work = _Work(u, A, B, C, _BACKWARD_STATES)
     d_u, d_delta, d_z = torch.empty_like(u), torch.empty_like(delta), None if z is None else torch.empty_like(z)
     d_state = A.new_empty(*u.shape[:2], A.shape[1])

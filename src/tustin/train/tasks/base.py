@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
@@ -41,8 +41,14 @@ class Task(Protocol):
     @property
     def evaluation(self) -> Evaluation: ...
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """The mean loss of a training batch; `model` is the task's, perhaps wrapped."""
+    def notes(self) -> Iterable[str]:
+        """What a person should see of the data before the training begins, a line each."""
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """The parts of the mean loss of a training batch, which is their sum; `model` is the task's, perhaps wrapped.
+
+        A run records each of them by its name, if there are several.
+        """
 
     def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
         """Where the model goes wrong on this batch, and whether its steps are stable."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ def _folder(data: DataConfig, training: bool) -> Images:
 _MIXED = {"mixup", "cutmix", "repeats"}
 _PHOTOS = {*_MIXED, "crop", "flip", "color_jitter", "auto", "erase"}
 _CIFAR = {"path", "num_classes", "seed", "workers", "crop_pct", "download"}
-_FOLDER = {"path", "num_classes", "seed", "workers", "skip_corrupt", "crop_pct", "in_memory"}
+_FOLDER = {"path", "num_classes", "seed", "workers", "skip_corrupt", "crop_pct", "in_memory", "cache"}
 DATA = {
     "digits": DataSet(lambda data, training: Digits(training), {"num_classes", "seed", "workers"}, {*_MIXED, "shift"}),
     "cifar10": DataSet(_cifar, _CIFAR, _PHOTOS, "the data are (cifar10)"),
@@ -67,7 +67,10 @@ class Classification:
                 augment.mixup, augment.cutmix, label_smoothing=self.smoothing, num_classes=len(self.class_names)
             )
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+    def notes(self) -> Iterable[str]:
+        return ()
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         images, targets = batch["images"], batch["labels"]
         if self.mixup:  # its targets are smooth already
             if len(images) % 2:
@@ -76,8 +79,8 @@ class Classification:
                     f"{len(images)}: change optim.batch_size or optim.accumulate"
                 )
             images, targets = self.mixup(images, targets)
-            return nn.functional.cross_entropy(model(images), targets)
-        return nn.functional.cross_entropy(model(images), targets, label_smoothing=self.smoothing)
+        smoothing = 0.0 if self.mixup else self.smoothing
+        return {"classes": nn.functional.cross_entropy(model(images), targets, label_smoothing=smoothing)}
 
     def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
         return diagnose(model, batch["images"])
@@ -113,8 +116,8 @@ def evaluation_of(model: Any, images: Digits | Images, data: DataConfig, setting
     source: BatchSource = images
     if isinstance(images, Images):
         facts = resolve_data_config({}, model=model)
-        prepare = transforms.for_evaluation(facts)
-        source = images.prepared(prepare, facts["input_size"][0], data.skip_corrupt, data.in_memory)
+        prepare = transforms.for_evaluation_in_batches(facts)
+        source = images.prepared(prepare, facts["input_size"][0], data.skip_corrupt, data.in_memory, data.cache)
     return Evaluation(source, images.classes, lambda model, batch: model(batch["images"]), ClassificationMeter)
 
 
@@ -125,4 +128,4 @@ def _for_training(images: Digits | Images, config: Config, facts: dict[str, Any]
     prepare = transforms.for_training(
         facts, augment.crop, augment.flip, augment.color_jitter, augment.auto, augment.erase
     )
-    return images.prepared(prepare, facts["input_size"][0], data.skip_corrupt, data.in_memory)
+    return images.prepared(prepare, facts["input_size"][0], data.skip_corrupt, data.in_memory, data.cache)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
+from torchvision.ops import box_iou
 
 from ...data.batches import Batch
 from ...data.coco import Coco, as_results, coco, large_scale_jitter
 from ...models import Detector, Diagnosis, diagnose, save
+from ...models.cascade import STAGES
 from ...models.detector import Boxes
 from ...models.vision_mamba import Width
 from ..average_precision import coco_figures
@@ -36,6 +37,9 @@ def _coco(data: DataConfig, training: bool) -> Coco:
 _READ = {"path", "num_classes", "seed", "workers", "skip_corrupt"}
 DATA = {"coco": DataSet(_coco, _READ, {"flip", "repeats"}, "train2017/, val2017/ and annotations/ are")}
 
+PROPOSED_FROM = 0.5
+"""The IoU with a proposal from which on an object counts as proposed."""
+
 
 @dataclass
 class DetectionConfig:
@@ -55,10 +59,23 @@ class DetectionConfig:
     """How many of them it is trained on."""
 
 
+PARTS = {
+    "loss_objectness": "proposals_objectness",
+    "loss_rpn_box_reg": "proposals_boxes",
+    **{
+        f"loss_{name}_{number}": f"stage_{number}_{told}"
+        for number, _ in enumerate(STAGES, start=1)
+        for name, told in (("class", "classes"), ("box", "boxes"))
+    },
+    "loss_mask": "masks",
+}
+"""The losses of a detector, and what a record calls them."""
+
+
 class Detection:
     """The task of a config; it implements `Task`."""
 
-    metrics = ("box_ap75", "box_ap", "box_ap50", "mask_ap75", "mask_ap", "mask_ap50")
+    metrics = ("box_ap75", "box_ap", "box_ap50", "mask_ap75", "mask_ap", "mask_ap50", "proposal_recall")
     primary = METRICS[metrics[0]]
 
     def __init__(self, config: Config) -> None:
@@ -73,9 +90,12 @@ class Detection:
         self.train_data = replace(train, jitter=large_scale_jitter(side, mean, scale, config.augment.flip))
         self.evaluation = evaluation_of(self.model, held_out, config.data)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+    def notes(self) -> Iterable[str]:
+        return ()
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         losses = model(batch["images"], batch["targets"])
-        return torch.stack(list(losses.values())).sum()
+        return {PARTS[name]: losses[name] for name in PARTS}
 
     def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
         assert isinstance(model, Detector)
@@ -87,23 +107,39 @@ class Detection:
 
 
 class DetectionMeter:
-    """COCO's twelve figures for boxes and for masks, in percent."""
+    """COCO's twelve figures for boxes and for masks, and the recall of the proposals, in percent.
+
+    The recall is the share of the objects that a proposal overlaps by an IoU of 0.5 or more: no stage can find others.
+    """
 
     def __init__(self, data: Coco) -> None:
         self.data = data
-        self.found: dict[int, list[dict[str, Any]]] = {}
+        self.boxes = {photo.id: photo.boxes() for photo in data.photos}
+        self.found: dict[int, tuple[list[dict[str, Any]], int]] = {}
+        """Of each image what was detected, and how many of its objects were proposed."""
 
     def update(self, output: list[dict[str, Tensor]], batch: Batch) -> None:
         for detections, target in zip(output, batch["targets"], strict=True):
             image = target["image_id"]
-            self.found[image] = as_results(detections, image, self.data.category_ids)
+            results = as_results(detections, image, self.data.category_ids)
+            self.found[image] = results, self._proposed(detections["proposals"].cpu(), self.boxes[image])
+
+    @staticmethod
+    def _proposed(proposals: Tensor, objects: Tensor) -> int:
+        """How many objects a proposal overlaps."""
+        if not len(proposals):
+            return 0
+        return int((box_iou(proposals, objects) >= PROPOSED_FROM).any(0).sum())
 
     def result(self, gather: Gather) -> dict[str, Any]:
         found = dict(gather(list(self.found.items())))  # by image, so that none counts twice
-        figures = coco_figures(self.data.annotations, chain.from_iterable(found.values()), found)
+        figures = coco_figures(
+            self.data.annotations, chain.from_iterable(results for results, _ in found.values()), found
+        )
         if Detection.primary.name not in figures:
             raise ValueError(f"there is no object in the {len(found)} images to evaluate on")
-        return figures
+        objects, proposed = sum(len(self.boxes[image]) for image in found), sum(number for _, number in found.values())
+        return {**figures, "proposal_recall": 100 * proposed / objects}
 
 
 def evaluation_of(model: Detector, images: Coco, data: DataConfig, settings: object = None) -> Evaluation:
@@ -111,5 +147,5 @@ def evaluation_of(model: Detector, images: Coco, data: DataConfig, settings: obj
     if images.category_ids != model.config["category_ids"]:
         raise ValueError(f"the categories in {data.path!r} have other numbers than those the model was trained on")
     return Evaluation(
-        images, images.classes, lambda model, batch: model(batch["images"]), lambda: DetectionMeter(images)
+        images, images.classes, lambda model, batch: model.detect(batch["images"]), lambda: DetectionMeter(images)
     )

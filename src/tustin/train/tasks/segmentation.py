@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,18 +13,23 @@ from torch import Tensor, nn
 
 from ...data.ade20k import ade20k
 from ...data.batches import Batch
+from ...data.census import census
 from ...data.mask_transforms import ForEvaluation, ForTraining
 from ...data.masks import UNLABELLED, MaskedImages, masked_folder
 from ...models import Diagnosis, Segmenter, diagnose, save
 from ...models.vision_mamba import Width
+from ...report import terminal
 from ...support.ranges import Range
 from ..metrics import METRICS, Gather
 from .base import DataSet, Evaluation, Scale, backbone_of, open_data
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..config import Config, DataConfig
 
-__all__ = ["DATA", "NAME", "Segmentation", "SegmentationConfig", "SegmentationMeter", "evaluation_of", "segment"]
+__all__ = ["DATA", "NAME", "Segmentation", "SegmentationConfig", "SegmentationMeter", "evaluation_of"]
+__all__ += ["iou_table", "segment"]
 
 NAME = Segmenter.task
 
@@ -88,10 +93,14 @@ class Segmentation:
         self.train_data = _for_training(train, config, vim)
         self.evaluation = evaluation_of(self.model, held_out, config.data, self.settings)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+    def notes(self) -> Iterable[str]:
+        """How much of the masks each class has: names that a wrong data.unlabelled has shifted stand out."""
+        return census(self.train_data).lines()
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         logits, auxiliary = model(batch["images"])
         main, extra = (self._cross_entropy(one, batch["masks"]) for one in (logits, auxiliary))
-        return main + self.settings.auxiliary_weight * extra
+        return {"pixels": main, "auxiliary": self.settings.auxiliary_weight * extra}
 
     def _cross_entropy(self, logits: Tensor, masks: Tensor) -> Tensor:
         """The mean over the labelled pixels, 0 where there are none."""
@@ -139,6 +148,14 @@ class SegmentationMeter:
                 name: None if value.isnan() else float(value) for name, value in zip(self.class_names, iou, strict=True)
             },
         }
+
+
+def iou_table(class_iou: Mapping[str, float | None]) -> Table:
+    """IoU by class, in the order of the classes, for a terminal."""
+    rows = terminal.table(["class", "IoU, %"], words=["class"])
+    for name, value in class_iou.items():
+        rows.add_row(name, "nowhere" if value is None else f"{value:.2f}")
+    return rows
 
 
 def evaluation_of(model: Segmenter, images: MaskedImages, data: DataConfig, settings: SegmentationConfig) -> Evaluation:

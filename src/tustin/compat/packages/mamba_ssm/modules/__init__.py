@@ -1,0 +1,1 @@
+"""The modules: Mamba and the block around it."""

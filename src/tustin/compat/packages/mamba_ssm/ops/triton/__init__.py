@@ -1,0 +1,1 @@
+"""What is Triton upstream; here each runs on whatever backend fits."""

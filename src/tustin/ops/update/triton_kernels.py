@@ -1,0 +1,122 @@
+"""The next token for GPUs: a step of the scan, blind to the rule, and of the convolution, each with its state in place.
+
+A program takes one sample and a block of channels, and no two programs touch one place. Offsets are 64 bits wide.
+"""
+
+import triton
+import triton.language as tl
+
+from ..scan.triton_discretizations import softplus
+from ..scan.triton_tokens import advanced, load_A, load_matrix, load_parameter, program_channels, program_states
+
+_UNROLLED = tl.constexpr(8)
+
+
+@triton.jit(do_not_specialize=["D", "A_d", "A_n"])
+def update_state(
+    state,
+    u,
+    delta,
+    A,
+    B,
+    C,
+    D_skip,
+    z,
+    delta_bias,
+    out,
+    u_strides,
+    delta_strides,
+    B_strides,
+    C_strides,
+    z_strides,
+    out_strides,
+    D,
+    A_d,
+    A_n,
+    STEP: tl.constexpr,
+    SOFTPLUS: tl.constexpr,
+    N: tl.constexpr,
+    GROUP: tl.constexpr,
+    GROUP_B: tl.constexpr,
+    GROUP_C: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):
+    """state ← α·state + β·B u, (batch, D, N) contiguous, and out = (C·state + D u)·silu(z)."""
+    d, exists_d = program_channels(GROUP, BLOCK_D)
+    n, exists_n = program_states(N)
+    exists = exists_n & exists_d
+    batch = tl.program_id(1).to(tl.int64)
+    u_k = _read(u, u_strides, batch, d, exists_d)
+    step = _read(delta, delta_strides, batch, d, exists_d) + load_parameter(delta_bias, d, exists_d)
+    if SOFTPLUS:
+        step = softplus(step)
+    B_k = tl.load(load_matrix(B, B_strides, batch, d, n, exists, GROUP_B), mask=exists_n, other=0.0).to(tl.float32)
+    C_k = tl.load(load_matrix(C, C_strides, batch, d, n, exists, GROUP_C), mask=exists_n, other=0.0).to(tl.float32)
+    a, inverse_a = load_A(A, d, n, exists, A_d, A_n)
+
+    places = state + (batch * D + d) * N + n
+    growth, beta = STEP(step, a, inverse_a)
+    h = advanced(tl.load(places, mask=exists, other=0.0).to(tl.float32), growth, beta, u_k, B_k)
+    tl.store(places, h.to(state.dtype.element_ty), mask=exists)
+    y = tl.sum(h * C_k, 0, keep_dims=True) + load_parameter(D_skip, d, exists_d) * u_k
+    if z is not None:
+        z_k = _read(z, z_strides, batch, d, exists_d)
+        y *= z_k * tl.sigmoid(z_k)
+    tl.store(out + batch * out_strides[0] + d * out_strides[1], y.to(out.dtype.element_ty), mask=exists_d)
+
+
+@triton.jit
+def _read(data, strides, batch, d, exists):
+    return tl.load(data + batch * strides[0] + d * strides[1], mask=exists, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def update_conv(
+    state,
+    x,
+    weight,
+    bias,
+    out,
+    state_strides,
+    x_strides,
+    weight_strides,
+    bias_strides,
+    out_strides,
+    D,
+    L,
+    S,
+    K: tl.constexpr,
+    SILU: tl.constexpr,
+    REAL: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):
+    """out_k = silu(bias + Σ_j w_j sample_{S+k−K+1+j}), where the samples are those of state and then those of x.
+
+    A thread has all samples of its channels, so none is overwritten before it is read.
+    """
+    d = tl.program_id(0).to(tl.int64) * BLOCK_D + tl.arange(0, BLOCK_D)
+    batch, exists = tl.program_id(1).to(tl.int64), d < D
+    state += batch * state_strides[0] + d * state_strides[1]
+    x += batch * x_strides[0] + d * x_strides[1]
+    out += batch * out_strides[0] + d * out_strides[1]
+    for k in range(L):
+        y = tl.zeros([BLOCK_D], REAL)
+        if bias is not None:
+            y += tl.load(bias + d * bias_strides[0], mask=exists, other=0).to(REAL)
+        for j in (tl.static_range if K <= _UNROLLED else range)(K):
+            w = tl.load(weight + d * weight_strides[0] + j * weight_strides[1], mask=exists, other=0).to(REAL)
+            y += w * _sample(state, x, state_strides, x_strides, S + k - K + 1 + j, S, exists, REAL)
+        if SILU:
+            y *= tl.sigmoid(y)
+        tl.store(out + k * out_strides[2], y.to(out.dtype.element_ty), mask=exists)
+    for i in range(S):
+        newer = _sample(state, x, state_strides, x_strides, i + L, S, exists, REAL)
+        tl.store(state + i * state_strides[2], newer.to(state.dtype.element_ty), mask=exists)
+
+
+@triton.jit
+def _sample(state, x, state_strides, x_strides, i, S, exists, REAL: tl.constexpr):
+    """Sample i, of the state or, from S on, of x."""
+    i += tl.zeros([1], tl.int64)  # the interpreter cannot broadcast a scalar
+    kept = tl.load(state + i * state_strides[2], mask=exists & (i < S), other=0).to(REAL)
+    return kept + tl.load(x + (i - S) * x_strides[2], mask=exists & (i >= S), other=0).to(REAL)

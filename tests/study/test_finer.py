@@ -1,0 +1,88 @@
+"""The models of a study with their patches closer together, and its tables in a page."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import assert_one_error_line
+from tustin.cli import main
+from tustin.study import read_study
+from tustin.study.finer import ways
+from tustin.study.report import published
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_ways() -> None:
+    names = [way.name for way in ways([2])]
+    assert names == [
+        "as trained",
+        "1/2: Δ·1",
+        "1/2: Δ·0.5",
+        "1/2: Δ·0.25",
+        "1/2: Δ·0.5, taps 2 apart",
+        "1/2: Δ·0.25, taps 2 apart",
+    ]
+
+
+def test_finer_images_of_a_study(tmp_path, undisturbed, capsys) -> None:
+    folder = tmp_path / "study"
+    shutil.copytree(undisturbed[0], folder)
+    assert main(["study", "finer", str(folder), "--factors", "2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {(model["discretization"], model["seed"]) for model in told["models"]} == {
+        (name, seed) for name in ("zoh", "bil") for seed in (0, 1)
+    }
+    for model in told["models"]:
+        [result] = [
+            r
+            for r in read_study(folder).results
+            if (r.discretization, r.seed) == (model["discretization"], model["seed"])
+        ]
+        assert model["values"]["as trained"] == pytest.approx(result.metrics["top1"])
+        assert len(set(model["values"].values())) > 1
+    shutil.rmtree(folder / "runs")
+    assert main(["study", "finer", str(folder), "--factors", "2"]) == 0, "what was found stays"
+    assert "as trained" in capsys.readouterr().out
+    assert main(["study", "finer", str(folder), "--factors", "2", "--samples", "20"]) == 1
+    assert_one_error_line(capsys, "no run of", "best.safetensors")
+
+
+def test_tables_go_into_a_page(tmp_path, undisturbed, capsys) -> None:
+    folder, page = tmp_path / "small", tmp_path / "page.md"
+    shutil.copytree(undisturbed[0], folder)
+    begin = "<!-- tustin study small: begin. Written by a command; edits here are lost. -->"
+    page.write_text(f"before\n{begin}\nold\n<!-- tustin study small: end -->\nafter\n")
+    assert main(["study", "report", str(folder), "--into", str(page)]) == 0
+    text = page.read_text()
+    assert text.startswith(f"before\n{begin}\n\n")
+    assert text.endswith("<!-- tustin study small: end -->\nafter\n")
+    assert published(read_study(folder)).strip() in text
+    page.write_text("no marks")
+    capsys.readouterr()
+    assert main(["study", "report", str(folder), "--into", str(page)]) == 1
+    assert_one_error_line(capsys, "must have one line", "tustin study small: begin")
+
+
+def blocks() -> list[tuple[Path, str]]:
+    """Every page with the tables of a study, and the name of that study."""
+    found = []
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if line.startswith("<!-- tustin study ") and ": begin." in line:
+                found.append((page, line.removeprefix("<!-- tustin study ").partition(":")[0]))
+    return found
+
+
+@pytest.mark.parametrize(("page", "name"), blocks(), ids=lambda value: getattr(value, "name", value))
+def test_published_tables_are_what_the_result_files_say(page: Path, name: str) -> None:
+    """As long as a study has no result in the repository, the page says that it is running."""
+    text = page.read_text(encoding="utf-8")
+    inside = text.split(f"<!-- tustin study {name}: begin.")[1].split(f"<!-- tustin study {name}: end -->")[0]
+    folder = ROOT / "results" / name
+    if list(folder.glob("results/*.json")):
+        assert published(read_study(folder)).strip() in inside
+    else:
+        assert "The study is running" in inside
