@@ -38,11 +38,14 @@ def forward(tensors: Tensors, options: Options, chunk_states: Tensor | None) -> 
     """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
     u, delta, A, B, C, D, z, delta_bias, initial_state, _ = tensors
     work = _Work(u, A, B, C, _FORWARD_STATES)
+    if work.segments > 1:  # few rows: twice the programs before time is cut
+        work = _Work(u, A, B, C, _FORWARD_STATES // 2)
     B, C = _with_groups(B), _with_groups(C)
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
     out = torch.empty_like(u)
     last_state = A.new_empty(*u.shape[:2], A.shape[1])
-    how = _how(options, _unroll(options, 1), u, delta, B, C, z, out)
+    unroll = 2 if work.segments > 1 else _unroll(options, 1)
+    how = _how(options, unroll, u, delta, B, C, z, out)
     start = None if initial_state is None else initial_state.transpose(1, 2).contiguous()
     with on_device(u):
         if work.segments > 1:
