@@ -22,6 +22,7 @@ LAYERS = (
     {"train"},
     {"predict"},
     {"study", "bench"},
+    {"share"},
     {"cli"},
 )
 """A package imports itself and those of the layers before its own, never one beside it."""

@@ -20,9 +20,11 @@ __all__ = [
     "diagnose",
     "load",
     "load_checkpoint",
+    "push_to_hub",
     "register",
     "restore",
     "save",
+    "save_for_hub",
     "selective_scan",
     "selective_state_update",
 ]
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from .models.diagnose import diagnose
     from .ops import causal_conv, causal_conv_update, selective_state_update
     from .ops.scan import check_values, selective_scan
+    from .share import push_to_hub, save_for_hub
 else:  # torch takes seconds and timm as long again: a command that needs neither starts at once
     __getattr__ = lazy_names(
         __name__,
@@ -47,6 +50,7 @@ else:  # torch takes seconds and timm as long again: a command that needs neithe
             ".models.diagnose": ("diagnose",),
             ".ops": ("causal_conv", "causal_conv_update", "selective_state_update"),
             ".ops.scan": ("check_values", "selective_scan"),
+            ".share": ("push_to_hub", "save_for_hub"),
         },
     )
 

@@ -14,7 +14,7 @@ from torch import nn
 
 import tustin.compat
 from tests.tolerances import SCAN, assert_close
-from tustin.discretize import FUSED
+from tustin.discretize import DISCRETIZATIONS
 from tustin.models.mixer import Mixer
 
 from . import oracle
@@ -98,7 +98,8 @@ def test_what_a_generic_initialisation_must_spare_is_marked(mamba_ssm: ModuleTyp
 # ── token by token ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("rule", [rule.name for rule in FUSED])
+@pytest.mark.filterwarnings("ignore:selective_.* runs on the slow")  # rules of several samples
+@pytest.mark.parametrize("rule", DISCRETIZATIONS)
 @pytest.mark.parametrize("first", [1, 2, 7])
 def test_prefill_and_steps_are_the_whole(mamba_ssm: ModuleType, rule: str, first: int) -> None:
     from mamba_ssm.utils.generation import InferenceParams

@@ -203,6 +203,14 @@ def test_one_token_with_heads_groups_and_rows(
         assert torch.equal(whole[[1, 2, 4, 5]], before[[1, 2, 4, 5]])
 
 
+def test_heads_have_one_rule(ops: SimpleNamespace) -> None:
+    """They are Mamba-2's, whose scan comes from elsewhere: with another rule it and the update would not agree."""
+    tustin.compat.install(replace=True, discretization="bil")
+    state, x = torch.zeros(1, 4, D, N), torch.zeros(1, 4, D)
+    with pytest.raises(ValueError, match=r"is Mamba-2's, of which only the rule 'mamba' is known, but .* is 'bil'"):
+        ops.selective_state_update(state, x, x, -torch.ones(4, D, N), torch.zeros(1, N), torch.zeros(1, N))
+
+
 # ── the convolution ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 

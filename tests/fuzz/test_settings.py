@@ -30,6 +30,7 @@ COMMANDS: list[list[str]] = [
     ["study", "report", "nowhere", "--into", "page.md"],
     ["study", "finer", "nowhere", "--samples", "10", "--factors", "2,4", "--json"],
     ["eval", "nowhere.safetensors", "--data.name", "folder", "--batch-size", "4", "--workers", "0"],
+    ["info", "nowhere.safetensors", "--import", "nowhere.py"],
     ["eval", "nowhere.safetensors", "--stride", "2", "--delta-scale", "0.25", "--conv-dilation", "2"],
     ["predict", "nowhere.png", "--checkpoint", "nowhere.safetensors", "--top", "3", "--score", "0.5"],
 ]

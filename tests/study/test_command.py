@@ -10,6 +10,7 @@ from rich.console import Console
 import tustin.models
 from tests.cli.test_cli import assert_one_error_line, strict_json
 from tustin.cli import main
+from tustin.report import terminal
 from tustin.study import Result, Study, display, local_engine, read_study
 
 from .small import SETTINGS, Here
@@ -190,4 +191,4 @@ def test_display_on_a_terminal(undisturbed):
     ("seconds", "text"), [(4, "4 s"), (98, "98 s"), (130, "2 min"), (7300, "2 h 2 min"), (400_000, "4 days 15 h")]
 )
 def test_duration(seconds, text):
-    assert display.duration(seconds) == text
+    assert terminal.duration(seconds) == text

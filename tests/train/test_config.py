@@ -264,6 +264,27 @@ def test_values_of_the_wrong_kind():
         parse("digits", ["--optim.batch_size", "many"])
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("optimizer: adamw", r"'optimizer' \(did you mean one of the group 'optim': optim\.name, optim\.batch_size, "),
+        ("optimizer: {name: adamw}", r"'optimizer\.name' \(did you mean 'optim\.name'\?\)"),
+        ("batch_size: 8", r"'batch_size' \(did you mean 'optim\.batch_size'\?\)"),
+        ("weights: x.pth", r"'weights' \(did you mean 'model\.weights'\?\)"),
+        ("modle: {name: x}", r"'modle\.name' \(did you mean 'model\.name'\?\)"),
+    ],
+)
+def test_a_group_that_is_forgotten_or_has_another_name(tmp_path, text, sentence):
+    (tmp_path / "mine.yaml").write_text(f"{text}\n")
+    with pytest.raises(ValueError, match=f"unknown setting {sentence}"):
+        load_recipe(tmp_path / "mine.yaml")
+
+
+def test_an_argument_of_the_model_is_suggested():
+    with pytest.raises(ValueError, match=r"unknown argument 'model\.args\.patch_sise' \(did you mean 'patch_size'\?\)"):
+        load_recipe("digits", {"model.args": {"patch_sise": 8}})
+
+
 def test_unknown_recipe_and_missing_file(tmp_path):
     with pytest.raises(ValueError, match=r"unknown recipe 'digts' .did you mean 'digits'"):
         load_recipe("digts")

@@ -64,10 +64,11 @@ def _on(case: ModelCase, options: Options) -> ModelCase:
 def outcome(result: Result) -> Outcome:
     """The result in all its forms."""
     verdicts = checks(result)
+    shares = shares_table(result, f"Where the time goes, {MODEL} with bil at 224, batch 8")
     return Outcome(
         result=result,
         summary=f"{result.where} float32; {result.rounds} round{'s'[: result.rounds > 1]} in turns{result.busy}.",
-        tables=[_times(result), _shares(result), checks_table(verdicts)],
+        tables=[_times(result), shares, checks_table(verdicts)],
         left_out=left_out(result),
         findings={"checks": [check.facts() for check in verdicts]},
     )
@@ -107,12 +108,12 @@ def _times(result: Result) -> Table:
     return Table("times", "Time per call (median), and its spread", header, rows, "Memory: beside weights and images.")
 
 
-def _shares(result: Result) -> Table:
+def shares_table(result: Result, title: str) -> Table:
+    """What the calls in the notes of a result consist of."""
     shares = result.notes["shares"]
     groups = dict.fromkeys(group for share in shares.values() for group in share)
     rows = [
         (group, *(f"{share[group]:.0%}" if group in share else NOTHING for share in shares.values()))
         for group in groups
     ]
-    title = f"Where the time goes, {MODEL} with bil at 224, batch 8"
     return Table("shares", title, ("", *shares), rows, "By the profiler, in one call.")

@@ -19,9 +19,10 @@ from typing import Any
 
 import torch
 
+from ..discretize import RuleFile, imported_files
 from ..report.measurement import Case
 from ..report.speed import ModelCase
-from . import machine, memory, models, workloads
+from . import language, machine, memory, models, stand_in, workloads
 
 _WARM_UP_BELOW = 0.2
 """Calls of fewer seconds than this are made once untimed where they would not find caches and threads as in a loop."""
@@ -36,7 +37,9 @@ _QUEUED = 10
 _MAKERS: dict[str, Callable[[Any], Callable[[], object]]] = {
     "scan": workloads.make_call,
     "model": models.make_call,
+    "language": language.make_call,
     "limit": machine.make_call,
+    "mambavision": stand_in.make_call,
 }
 """What makes a call, ready to be timed, of each kind of case."""
 
@@ -47,7 +50,7 @@ class Worker:
     def __init__(self, environment: Mapping[str, str]) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other,), daemon=True)
+        self._process = context.Process(target=_serve, args=(other, imported_files()), daemon=True)
         with _environment(environment):
             self._process.start()
         other.close()  # so that the end of the process ends the connection
@@ -67,7 +70,7 @@ class Worker:
         peak: int | None = self._ask("peak", case)
         return peak
 
-    def shares(self, case: ModelCase) -> dict[str, float]:
+    def shares(self, case: Case) -> dict[str, float]:
         """The groups of operations that a call of a model consists of, each with its share of the time."""
         shares: dict[str, float] = self._ask("shares", case)
         return shares
@@ -113,8 +116,10 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
 # --- inside the process -----------------------------------------------------------------------------------------------
 
 
-def _serve(connection: Connection) -> None:
+def _serve(connection: Connection, rules: Sequence[RuleFile]) -> None:
     """Answer requests until the other end is closed."""
+    for file in rules:
+        file.run()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
     gc.disable()  # not in the middle of a call
     requests: dict[str, Callable[..., object]] = {
@@ -205,7 +210,7 @@ def _peak(case: ModelCase) -> int | None:
     return memory.growth(case)
 
 
-def _shares(case: ModelCase) -> dict[str, float]:
+def _shares(case: Case) -> dict[str, float]:
     torch.set_num_threads(case.threads)
     return models.shares(_call(case))
 

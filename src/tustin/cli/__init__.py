@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from ..support.signals import INTERRUPTED, Interrupted, interrupts
 from . import bench, discretizations, doctor, eval, info, predict, recipes, study, train
@@ -22,13 +24,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
     debug = "--debug" in argv  # asked for here, because a mistake may come before the arguments are parsed
     try:
-        with interrupts() as pressed:
+        with interrupts() as pressed, nullcontext() if debug else _warnings_for_people():
             code = _run(argv, debug)
             return INTERRUPTED if pressed.lost else code  # where a library has made something else of it
     except KeyboardInterrupt:
         if debug:
             raise
         return INTERRUPTED
+
+
+@contextmanager
+def _warnings_for_people() -> Iterator[None]:
+    """One line each, without the place in the code, which --debug shows."""
+
+    def line(message: Warning | str, *about: object) -> str:
+        return f"tustin: warning: {' '.join(str(message).split())}\n"
+
+    before = warnings.formatwarning
+    warnings.formatwarning = line  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def _run(argv: list[str], debug: bool) -> int:

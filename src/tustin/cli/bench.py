@@ -271,6 +271,45 @@ examples:
         "model.outcome",
         page=False,
     ),
+    Benchmark(
+        "transformers",
+        "time a Hugging Face Mamba on the CPU: transformers' own path, its mambapy, and adapted",
+        """\
+A Mamba with the shape of mamba-130m and random weights: prompts, decoding and training steps, as transformers runs it
+on a CPU, with its use_mambapy=True, and after tustin.adapt(model), in turns; and the operations that take most of the
+time. transformers' own training step is timed once, because it takes a minute or more. docs/adapters.md says how to
+adapt a model.
+
+examples:
+  tustin bench transformers
+  tustin bench transformers --quick --json transformers.json
+  tustin bench transformers --lengths 128,512 --threads 2 --rounds 7
+  tustin bench transformers --markdown docs/performance.md""",
+        {
+            "quick": "two or three minutes: one length of each and fewer rounds",
+            "lengths": "of prompts, with commas between them (default: 512,2048; quick: 512)",
+            "threads": "",
+            "rounds": "default: 5, quick: 2",
+        },
+        arguments.transformers_options,
+        "transformers.run",
+        "transformers.outcome",
+    ),
+    Benchmark(
+        "mambavision",
+        "time MambaVision-T on the stand-in for mamba_ssm: our scan beside selective_scan_ref",
+        """\
+MambaVision-T as it comes from PyPI, with random weights, on a CPU: inference of 1 and of 8 images, and a training step
+of 8, with our scan and with selective_scan_ref, in turns. Needs 'pip install --no-deps mambavision einops'.
+
+examples:
+  tustin bench mambavision
+  tustin bench mambavision --threads 2 --markdown docs/performance.md""",
+        {"threads": "", "rounds": "default: 7"},
+        arguments.model_options,
+        "mambavision.run",
+        "mambavision.outcome",
+    ),
 )
 
 COMMAND = Command(
@@ -278,4 +317,5 @@ COMMAND = Command(
     "measure how fast it is, beside its peers",
     _DETAILS,
     commands={benchmark.name: benchmark.command() for benchmark in _BENCHMARKS},
+    takes_rule=True,
 )

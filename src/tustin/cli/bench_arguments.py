@@ -249,6 +249,21 @@ def model_options(args: argparse.Namespace) -> Options:
     return Options(threads=args.threads or _all_threads(), rounds=args.rounds or 7)
 
 
+def transformers_options(args: argparse.Namespace) -> Options:
+    from importlib.util import find_spec
+
+    from ..report.measurement import Options
+
+    if find_spec("transformers") is None:
+        raise RuntimeError("transformers is not installed; get it with 'pip install transformers'")
+    return Options(
+        threads=args.threads or _all_threads(),
+        rounds=args.rounds or (2 if args.quick else 5),
+        lengths=_rising(args.lengths or ((512,) if args.quick else (512, 2048))),
+        quick=args.quick,
+    )
+
+
 def device_of(asked: str | None) -> str:
     """Where to run; RuntimeError if a GPU is asked for that is not there."""
     import torch

@@ -16,7 +16,7 @@ __all__ = ["Command", "UsageError", "parse"]
 _EXAMPLES = """\
 examples:
   tustin train digits --model.discretization bil
-  tustin predict photo.jpg --checkpoint best.safetensors
+  tustin predict photo.jpg --checkpoint runs/finetune-mamba-0
   tustin study digits --discretizations zoh,bil --seeds 5
 
 'tustin COMMAND --help' says more about each."""
@@ -41,11 +41,16 @@ class Command:
     run: Callable[[argparse.Namespace], None] | None = None
     """What it does; a command of commands does nothing by itself but show its help."""
     commands: Mapping[str, Command] = field(default_factory=dict)
+    takes_rule: bool = False
+    """Whether a rule may be named to it, so that it takes files with rules of the user's own."""
 
 
 def parse(commands: Mapping[str, Command], argv: Sequence[str]) -> argparse.Namespace | None:
     """The arguments, with what to `run`; None if it was the help or the version that was asked for, and is printed."""
+    argv, files = _take_imports(argv)
     asked = _asked_for(commands, argv)
+    if files:
+        _import(files, asked)
     shared = _Parser(add_help=False)
     shared.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser = _Parser(
@@ -76,6 +81,34 @@ def _asked_for(commands: Mapping[str, Command], argv: Sequence[str]) -> list[Com
     return asked
 
 
+def _take_imports(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words without `--import FILE`, wherever it stands, and the files."""
+    words, rest, files = iter(argv), [], []
+    for word in words:
+        if word == "--import":
+            files.append(next(words, ""))
+        elif word.startswith("--import="):
+            files.append(word.removeprefix("--import="))
+        else:
+            rest.append(word)
+    return rest, files
+
+
+def _import(files: Sequence[str], asked: Sequence[Command]) -> None:
+    """Before the other words are read, because they may name the rules in these files."""
+    if not asked or not asked[0].takes_rule:
+        raise UsageError(f"--import: 'tustin{f' {asked[0].name}' if asked else ''}' takes no rule")
+    from ..discretize import import_rules
+
+    for path in files:
+        if not path:
+            raise UsageError("argument --import: expected the path of a Python file")
+        try:
+            import_rules(path)
+        except ValueError as error:
+            raise ValueError(f"argument --import: {error}") from error
+
+
 class _Parser(argparse.ArgumentParser):
     """argparse, with a mistake raised to `main` instead of printed below five lines of usage."""
 
@@ -103,6 +136,9 @@ def _add_commands(
             parents=[shared],
             **_OPTIONS,
         )
+        if asked and asked[0].takes_rule:  # which has been done by then: this is for the help
+            help_text = "run a Python file that registers rules of your own; may be given several times"
+            subparser.add_argument("--import", metavar="FILE", help=help_text)
         if command in asked:
             command.configure(subparser)
         if command.commands:

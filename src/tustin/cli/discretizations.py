@@ -119,4 +119,6 @@ _FACTS: dict[str, Callable[[Discretization], str]] = {
     "source": lambda rule: rule.source,
 }
 
-COMMAND = Command("discretizations", "list the discretization rules and what they do", DETAILS, configure, run)
+COMMAND = Command(
+    "discretizations", "list the discretization rules and what they do", DETAILS, configure, run, takes_rule=True
+)

@@ -13,7 +13,7 @@ __all__ = ["COMMAND"]
 
 DETAILS = """\
 examples:
-  tustin eval runs/digits-bil-0/best.safetensors
+  tustin eval runs/digits-bil-0
   tustin eval best.safetensors --data.name folder --data.path photos --json
   tustin eval best.safetensors --stride 2 --delta-scale 0.25 --conv-dilation 2"""
 
@@ -21,7 +21,7 @@ MODEL_ARGUMENTS = ("stride", "delta_scale", "conv_dilation")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="a file of 'tustin train' or tustin.save")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="folder of a run, or a checkpoint")
     where = parser.add_argument_group("data", "by default those that it was trained on")
     kinds = ("digits", "cifar10", "cifar100", "folder", "ade20k", "masks", "coco")
     where.add_argument("--data.name", dest="data_name", choices=kinds, help="which data; with a path, a folder")
@@ -74,4 +74,4 @@ def run(args: argparse.Namespace) -> None:
             print_rich(lambda width: [segmentation.iou_table(result["metrics"]["class_iou"])])
 
 
-COMMAND = Command("eval", "measure a checkpoint on held-out images", DETAILS, configure, run)
+COMMAND = Command("eval", "measure a checkpoint on held-out images", DETAILS, configure, run, takes_rule=True)

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "collect"]
 
 DETAILS = """\
-MODEL is a name of the list that 'tustin info' prints, or a file of tustin.save. Operations (FLOPs) are those of one
-image; a multiplication, an addition, a division and an exponential count one each. Memory is that of float32, with the
-native backend: at the peak of inference, and what training keeps for its backward pass. docs/models.md has the counts.
+MODEL is a name from the list that 'tustin info' prints, a run's folder, or a checkpoint. Operations (FLOPs) are those
+of one image; a multiplication, an addition, a division and an exponential count one each. Memory is that of float32,
+with the native backend: at the peak of inference, and what training keeps for its backward pass. docs/models.md has the
+counts.
 
 --json prints model, img_size, tokens, batch_size, discretization, parameters and flops (by part, with the total),
-scan_flops (by rule) and memory (bytes); without MODEL a list of name, parameters, tokens and flops.
+scan_flops (by rule), memory (bytes) and, if the rule is not built in, rule (file, sha256); without MODEL a list of
+name, parameters, tokens and flops.
 
 examples:
   tustin info
@@ -64,22 +66,39 @@ def collect(
     """The facts that `tustin info` prints; no weights are made for it."""
     import torch
 
-    from ..models import VisionMamba, create_model, describe
+    from ..models import create_model, describe
     from ..models.costs import costs
 
     changes: dict[str, Any] = {"discretization": discretization, "img_size": img_size}
     given = {name: value for name, value in changes.items() if value is not None}
+    rule: dict[str, Any] = {}
     with torch.device("meta"):
-        if Path(model).is_file():
-            config = describe(model)["config"]
+        if Path(model).exists():
+            told = describe(model)
+            config = told["config"]
             if "backbone" in config:
                 model, config = f"the backbone of {model}", config["backbone"]
-            built: Any = VisionMamba(**config | given)
+            built: Any = _built(config, given)
+            if told["rule"] and "discretization" not in given:
+                rule = {"rule": told["rule"]}
         elif model.endswith((".safetensors", ".pth")) or "/" in model:
             raise FileNotFoundError(2, "No such file or directory", model)
         else:
             built = create_model(model, **given)
-    return {"model": model, **costs(built, batch_size=batch_size).as_facts()}
+    unread = built.patch_embed.unread()
+    more = rule | ({"unread": unread} if unread else {})
+    return {"model": model, **costs(built, batch_size=batch_size).as_facts(), **more}
+
+
+def _built(config: dict[str, Any], given: dict[str, Any]) -> Any:
+    """The model; with a stand-in for a rule of the file that is not here, because its coefficients count nothing."""
+    from ..discretize import DISCRETIZATIONS
+    from ..models import VisionMamba
+
+    known = config["discretization"] in DISCRETIZATIONS
+    built = VisionMamba(**config | ({} if known else {"discretization": "mamba"}) | given)
+    built.config |= {"discretization": config["discretization"]} | given
+    return built
 
 
 def _names() -> list[str]:
@@ -101,6 +120,10 @@ def _render(facts: dict[str, Any]) -> list[Table | str]:
     """The facts of `collect` as text and tables for rich."""
     height, width = facts["img_size"]
     title = f"{facts['model']}, {facts['discretization']}: images of {height} x {width}, {facts['tokens']} tokens"
+    if "rule" in facts:
+        title += f"\nrule of its own: {facts['rule']['file']!r}, SHA-256 {facts['rule']['sha256']!r}"
+    if "unread" in facts:
+        title += f"\nWARNING: {facts['unread']}"
     total = facts["flops"]["total"]
     parts = terminal.table(["part", "parameters", "FLOPs", "share"])
     for part, flops in facts["flops"].items():
@@ -128,4 +151,4 @@ def _flops(count: int) -> str:
     return f"{count / 1e9:,.3f} G" if count >= 1e8 else f"{count / 1e6:,.3f} M"
 
 
-COMMAND = Command("info", "show parameters, FLOPs and memory of a model", DETAILS, configure, run)
+COMMAND = Command("info", "show parameters, FLOPs and memory of a model", DETAILS, configure, run, takes_rule=True)

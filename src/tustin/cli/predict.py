@@ -29,7 +29,7 @@ Of a detector it prints COCO's format of results, one list of {"image_id", "cate
 "segmentation"}, with everything that was found, whatever its score.
 
 examples:
-  tustin predict photo.jpg --checkpoint best.safetensors
+  tustin predict photo.jpg --checkpoint runs/finetune-mamba-0
   tustin predict photos/ more.png --checkpoint best.safetensors --top 3 --json > classes.json
   tustin predict photos/ --task segmentation --checkpoint best.safetensors --out masks
   tustin predict photos/ --task detection --checkpoint best.safetensors --score 0.3 --out objects"""
@@ -39,7 +39,7 @@ SECONDS_BEFORE_A_BAR = 2.0
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("images", metavar="IMAGE", nargs="+", type=Path, help="an image, or a folder of images")
-    parser.add_argument("--checkpoint", metavar="FILE", type=Path, required=True, help="a file of tustin.save")
+    parser.add_argument("--checkpoint", metavar="FILE", type=Path, required=True, help="a checkpoint or a run's folder")
     parser.add_argument("--task", choices=PREDICTORS, help="insist on this task; by default the checkpoint's")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="where pictures go (default: predictions)")
     parser.add_argument("--top", metavar="N", type=at_least_one, default=5, help="classes per image (default: 5)")
@@ -78,4 +78,4 @@ def run(args: argparse.Namespace) -> None:
         raise RuntimeError(f"{len(failed)} of {len(paths)} images could not be read")
 
 
-COMMAND = Command("predict", "tell what images show", DETAILS, configure, run)
+COMMAND = Command("predict", "tell what images show", DETAILS, configure, run, takes_rule=True)

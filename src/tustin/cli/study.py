@@ -267,4 +267,4 @@ def _tell(study: Study, folder: Path, json: bool) -> None:
         print(f"\nreport: {files[0]}")
 
 
-COMMAND = Command("study", "compare discretizations, in pairs of runs", DETAILS, configure, run)
+COMMAND = Command("study", "compare discretizations, in pairs of runs", DETAILS, configure, run, takes_rule=True)

@@ -72,4 +72,4 @@ def recipe_settings(recipe: str, words: list[str]) -> Config | None:
         raise UsageError(str(error)) from error
 
 
-COMMAND = Command("train", "train a model by a recipe, or continue a run", DETAILS, configure, run)
+COMMAND = Command("train", "train a model by a recipe, or continue a run", DETAILS, configure, run, takes_rule=True)

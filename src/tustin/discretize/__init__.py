@@ -7,6 +7,7 @@ from .exptrap import EXPTRAP
 from .foh import FOH
 from .hoh import HOH, HOH3, higher_order_hold
 from .mamba import MAMBA
+from .own import Origin, RuleFile, import_rules, imported_files, origin_of, recorded_origin, register_installed
 from .phi import phi
 from .pol import POL
 from .rk4 import RK4, RK4_RAW
@@ -21,10 +22,16 @@ __all__ = [
     "FUSED",
     "Coefficients",
     "Discretization",
+    "Origin",
+    "RuleFile",
     "discretize",
     "get_discretization",
     "higher_order_hold",
+    "import_rules",
+    "imported_files",
+    "origin_of",
     "phi",
+    "recorded_origin",
     "register",
 ]
 
@@ -36,3 +43,4 @@ FUSED = tuple(rule for rule in BUILT_IN if rule.taps == 1)
 
 for _discretization in BUILT_IN:
     register(_discretization)
+register_installed()

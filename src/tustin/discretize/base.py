@@ -112,7 +112,9 @@ def get_discretization(discretization: str | Discretization) -> Discretization:
     if isinstance(discretization, Discretization):
         return discretization
     if not isinstance(discretization, str) or discretization not in DISCRETIZATIONS:
-        raise ValueError(unknown("discretization", discretization, list(DISCRETIZATIONS)))
+        sentence = unknown("discretization", discretization, list(DISCRETIZATIONS))
+        own = "" if "did you mean" in sentence else "; a rule of your own comes with --import FILE or tustin.register"
+        raise ValueError(sentence + own)
     return DISCRETIZATIONS[discretization]
 
 

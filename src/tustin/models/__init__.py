@@ -10,7 +10,7 @@ from torch import nn
 
 from ..support.names import unknown
 from . import vim  # noqa: F401  registers the variants in timm
-from .checkpoint import CheckpointError, LoadReport, describe, load, load_checkpoint, save
+from .checkpoint import CheckpointError, LoadReport, NotDownloaded, describe, load, load_checkpoint, save
 from .detector import Detector
 from .diagnose import Diagnosis, diagnose
 from .mixer import Mixer
@@ -27,6 +27,7 @@ __all__ = [
     "FeaturePyramid",
     "LoadReport",
     "Mixer",
+    "NotDownloaded",
     "Segmenter",
     "VisionMamba",
     "create_model",

@@ -41,6 +41,17 @@ class PatchEmbed(nn.Module):
             raise ValueError(f"an image of {height} x {width} is smaller than a patch of {patch} x {patch}")
         return (height - patch) // self.stride + 1, (width - patch) // self.stride + 1
 
+    def unread(self) -> str | None:
+        """A sentence about what no patch of an image covers, if there is something."""
+        patch, stride = self.patch_size[0], self.stride
+        left = [(side - patch) % stride for side in self.img_size]
+        if not any(left):
+            return None
+        (height, width), steps = self.img_size, f" every {stride} px" if stride != patch else ""
+        places = [f"{n} px at the {end}" for n, end in zip(left, ("bottom", "right"), strict=True) if n]
+        unread = " and ".join(places)
+        return f"patches of {patch} px{steps} leave a remainder of images of {height} x {width}: {unread} are not read"
+
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 4 or x.shape[1] != self.proj.in_channels:
             expected = f"(batch, {self.proj.in_channels}, height, width)"

@@ -101,7 +101,8 @@ def scan_operations(model: VisionMamba, tokens: int, discretization: str) -> int
     _, D, N, _ = _sizes(model)
     if not model.config["state"]:
         return tokens * D
-    state = 7 + 2 * (DISCRETIZATIONS[discretization].taps - 1) + COEFFICIENT_OPERATIONS.get(discretization, 0)
+    rule = DISCRETIZATIONS.get(discretization)  # a file may name one that is not here: it counts as one sample
+    state = 7 + 2 * (rule.taps - 1 if rule else 0) + COEFFICIENT_OPERATIONS.get(discretization, 0)
     channel = 1 + _SOFTPLUS + 2 + _SILU + 1
     return tokens * D * (N * state + channel)
 

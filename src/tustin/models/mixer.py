@@ -6,6 +6,7 @@ Names and shapes of the parameters are those of the official code (`bimamba_type
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -75,16 +76,17 @@ class Mixer(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         # Two products instead of one cut in half: their gradients need no joining, and one can wait until it is needed.
-        to_x, to_gate = self.in_proj.weight.chunk(2)
-        x = F.linear(tokens, to_x).transpose(1, 2)  # (batch, d_inner, L)
+        to_x, to_gate = _halves(self.in_proj)
+        x = to_x(tokens).transpose(1, 2)  # (batch, d_inner, L)
         forward = self._scan(self.scan_arguments(x, reverse=False)).transpose(1, 2)  # (batch, L, d_inner)
         arguments = self.scan_arguments(x, reverse=True)
         del x  # a large image needs the room
         backward = self._scan(arguments).transpose(1, 2)
         del arguments
-        y = gated_mean(forward, backward, F.linear(tokens, to_gate), backend=beside(self.backend))
+        y = gated_mean(forward, backward, to_gate(tokens), backend=beside(self.backend))
         del forward, backward
-        return F.linear(y, self.out_proj.weight)
+        out: Tensor = self.out_proj(y)
+        return out
 
     def _scan(self, arguments: dict[str, Any]) -> Tensor:
         if not self.state:
@@ -105,10 +107,12 @@ class Mixer(nn.Module):
         if not self.state:
             return {"u": u, "D": D}
         dt, B, C = x_proj(u.transpose(1, 2)).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
-        delta = F.linear(dt, dt_proj.weight).transpose(1, 2)
-        delta_bias: Tensor | None = dt_proj.bias  # added inside the scan, in float32
+        plain = type(dt_proj) is nn.Linear  # of which the bias is added inside the scan, in float32
+        delta = (F.linear(dt, dt_proj.weight) if plain else dt_proj(dt)).transpose(1, 2)
+        delta_bias: Tensor | None = dt_proj.bias if plain else None
         if self.delta_scale != 1:
-            delta, delta_bias = self.delta_scale * F.softplus(_wide(delta) + _wide(dt_proj.bias)[:, None]), None
+            steps = _wide(delta) if delta_bias is None else _wide(delta) + _wide(delta_bias)[:, None]
+            delta, delta_bias = self.delta_scale * F.softplus(steps), None
         return {
             "u": u,
             "delta": delta,
@@ -117,7 +121,7 @@ class Mixer(nn.Module):
             "C": C.transpose(1, 2),
             "D": D,
             "delta_bias": delta_bias,
-            "delta_softplus": delta_bias is not None,
+            "delta_softplus": self.delta_scale == 1,
             "reverse": reverse,
         }
 
@@ -136,6 +140,28 @@ def _direction(
         nn.Parameter(torch.arange(1.0, d_state + 1).log().repeat(d_inner, 1)),
         nn.Parameter(torch.ones(d_inner)),
     )
+
+
+def _halves(layer: nn.Module) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
+    """The two halves of what a layer puts out, each computed when it is called for.
+
+    A layer that somebody has put in the place of ours, quantized or with adapters, has no weight to cut: it is called,
+    and the tokens being the same, once.
+    """
+    if type(layer) is nn.Linear:
+        first, second = layer.weight.chunk(2)
+        return lambda tokens: F.linear(tokens, first), lambda tokens: F.linear(tokens, second)
+    outputs: list[Tensor] = []
+
+    def half(number: int) -> Callable[[Tensor], Tensor]:
+        def compute(tokens: Tensor) -> Tensor:
+            if not outputs:
+                outputs.extend(layer(tokens).chunk(2, dim=-1))
+            return outputs[number]
+
+        return compute
+
+    return half(0), half(1)
 
 
 @torch.no_grad()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from timm.models import build_model_with_cfg, register_model, resolve_pretrained_cfg
 from torch import nn
 
+from ..support.ranges import check
 from .checkpoint import load_checkpoint
 from .checkpoint.fitting import check_discretization
 from .checkpoint.reading import Weights
@@ -17,10 +19,17 @@ __all__ = ["default_cfgs"]  # timm looks for it beside the functions that it reg
 
 
 def _create(variant: str, pretrained: bool, kwargs: dict[str, Any], **sizes: Any) -> nn.Module:
+    told = kwargs.get("pretrained_cfg")
+    if isinstance(told, Mapping):  # of a file config.json: the arguments with which the model was saved
+        arguments = told.get("model_args") or {}
+        check(VisionMamba.__init__, arguments, "model_args.")
+        kwargs["pretrained_cfg"] = {name: value for name, value in told.items() if name != "model_args"}
+        sizes |= {name: value for name, value in arguments.items() if name not in kwargs}
     overlay, cache = dict(kwargs.get("pretrained_cfg_overlay") or {}), kwargs.get("cache_dir")
     about = resolve_pretrained_cfg(variant, kwargs.get("pretrained_cfg"), overlay)
     allow = kwargs.pop("allow_other_discretization", False)
-    source = about.file or about.hf_hub_id if pretrained else None
+    named = about.hf_hub_id if about.source == "hf-hub" else about.file or about.hf_hub_id
+    source = named if pretrained else None
 
     def build(**arguments: Any) -> VisionMamba:
         model = VisionMamba(**arguments)
@@ -36,6 +45,7 @@ def _create(variant: str, pretrained: bool, kwargs: dict[str, Any], **sizes: Any
     model: Any = build_model_with_cfg(build, variant, by_timm, feature_cfg=features, **(sizes | kwargs))
     config = getattr(model, "model", model).config  # features_only=True wraps the model
     model.pretrained_cfg["input_size"] = (config["in_chans"], *config["img_size"])  # so that timm prepares such images
+    model.pretrained_cfg["model_args"] = config  # so that timm saves them: without its rule a model is not the same
     return cast(nn.Module, model)
 
 

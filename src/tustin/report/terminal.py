@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # rich is imported where something is drawn: commands start q
     from rich.progress import Progress
     from rich.table import Table
 
-__all__ = ["Report", "bar", "console", "drawn", "pairs", "progress", "table"]
+__all__ = ["Report", "bar", "console", "drawn", "duration", "pairs", "progress", "table"]
 
 UNLIMITED = 10_000
 """Columns of what is no terminal: a table is as wide as it needs to be there, and no line is broken."""
@@ -135,3 +135,14 @@ def _lines(command: str) -> Report:
             last_text, last_time = text, now
 
     return report
+
+
+def duration(seconds: float) -> str:
+    """Two figures are enough for a guess: 40 s, 12 min, 3 h 20 min, 2 days 5 h."""
+    minutes = round(seconds / 60)
+    if seconds < 99:
+        return f"{seconds:.0f} s"
+    if minutes < 99:
+        return f"{minutes} min"
+    hours = round(seconds / 3600)
+    return f"{minutes // 60} h {minutes % 60} min" if hours < 48 else f"{hours // 24} days {hours % 24} h"

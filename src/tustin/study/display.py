@@ -107,19 +107,8 @@ class Progress:
         work = self.work()
         if self.work_before < work < self.total:
             seconds = (time.monotonic() - self.begin) / (work - self.work_before) * (self.total - work)
-            parts.append(f"about {duration(seconds)} left")
+            parts.append(f"about {terminal.duration(seconds)} left")
         return ", ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Two figures are enough for a guess: 40 s, 12 min, 3 h 20 min, 2 days 5 h."""
-    minutes = round(seconds / 60)
-    if seconds < 99:
-        return f"{seconds:.0f} s"
-    if minutes < 99:
-        return f"{minutes} min"
-    hours = round(seconds / 3600)
-    return f"{minutes // 60} h {minutes % 60} min" if hours < 48 else f"{hours // 24} days {hours % 24} h"
 
 
 def result_text(result: Result, plan: Plan) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import torch
 
+from ..discretize import RuleFile
 from ..models import Diagnosis
 from ..support.signals import Interrupted
 from ..train import METRICS, Config, Display, Diverged, RunFolder, train
@@ -37,6 +38,8 @@ class Run:
     result: Path
     """The file to write."""
     keep: Keep
+    rules: tuple[RuleFile, ...] = ()
+    """Files with rules of the user's own, as they were when the study was started."""
 
     @property
     def seed(self) -> int:
@@ -69,6 +72,8 @@ def execute(run: Run) -> Outcome:
     """
     folder, training = run.folder, _Training()
     try:
+        for file in run.rules:
+            file.run()
         _forget_what_cannot_continue(folder)
         summary = train(run.config, display=training)
     except Interrupted:

@@ -16,10 +16,10 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
 from ..data.batches import evaluation_batches, training_batches
+from ..report.terminal import duration
 from ..train import METRICS, TASKS, Config
 from ..train.engine import Trainer
 from ..train.folder import RunFolder
-from .display import duration
 from .plan import config_of
 from .results import Plan
 from .signflips import POWER, detectable_gain, equal_band, holm, smallest_p

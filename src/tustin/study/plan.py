@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from ..discretize import get_discretization
+from ..discretize import get_discretization, origin_of
+from ..discretize.own import shown
 from ..support.files import shortened
 from ..support.names import unknown
 from ..train import METRICS, TASKS, Config, load_recipe
@@ -88,15 +89,16 @@ def _has_begun(folder: Path) -> bool:
 def _plan(recipe: str, config: Config, wishes: Wishes, before: Plan | None) -> Plan:
     shared = _shared(config)
     in_recipe = _shared(load_recipe(recipe))
-    device = torch.accelerator.current_accelerator(check_available=True) if config.run.device == "auto" else None
 
     def wished(name: str, default: Any) -> Any:
         wish = getattr(wishes, name)
         return wish if wish is not None else getattr(before, name) if before else default
 
+    discretizations = list(dict.fromkeys(wished("discretizations", PAPER_DISCRETIZATIONS)))
+    own = {name: origin.as_facts() for name in discretizations if (origin := origin_of(name))}
     return Plan(
         recipe=recipe,
-        discretizations=list(dict.fromkeys(wished("discretizations", PAPER_DISCRETIZATIONS))),
+        discretizations=discretizations,
         seeds=list(dict.fromkeys(wished("seeds", range(10)))),
         baseline=wished("baseline", "zoh"),
         metric=wished("metric", TASKS[config.task].primary.name),
@@ -105,9 +107,14 @@ def _plan(recipe: str, config: Config, wishes: Wishes, before: Plan | None) -> P
         settings={name: value for name, value in shared.items() if value != in_recipe[name]},
         threads=wished("threads", 1),
         config=shared,
-        environment=before.environment if before else environment(device or torch.device("cpu"), "zoh"),
+        environment=(before.environment if before else _environment(config)) | ({"rules": own} if own else {}),
         control=_control(wishes, before),
     )
+
+
+def _environment(config: Config) -> dict[str, Any]:
+    device = torch.accelerator.current_accelerator(check_available=True) if config.run.device == "auto" else None
+    return environment(device or torch.device("cpu"), "zoh")
 
 
 def _control(wishes: Wishes, before: Plan | None) -> str | None:
@@ -157,6 +164,13 @@ def _check_continues(before: Plan, plan: Plan, folder: Path) -> None:
         refuse("recipe", before.recipe, plan.recipe)
     if plan.threads != before.threads:
         refuse("threads per run", before.threads, plan.threads)
+    rules = plan.environment.get("rules", {})
+    for name, recorded in before.environment.get("rules", {}).items():
+        if name in rules and rules[name] != recorded:
+            raise ValueError(
+                f"{str(folder)!r} holds a study with {name!r} from {shown(recorded)}, not from {shown(rules[name])}; "
+                "give another --out"
+            )
     for name, value in plan.config.items():
         if name not in FREE and before.config.get(name) != value:
             refuse(name, before.config.get(name), value)

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
+from ..discretize import imported_files
 from ..support.files import remove_unfinished
 from ..support.signals import Interrupted, StopRequest, stop_requests
 from ..train import Config, RunFolder
@@ -49,8 +50,9 @@ def run_study(
         study = _ready_to_go_on(folder, display, retry_failed)
         if study.results:
             display.line(f"{len(study.results)} of {len(plan.runs())} runs are there already")
+        rules = tuple(imported_files())
         runs = [
-            Run(which[0], config_of(plan, config, folder, *which), result_path(folder, *which), keep)
+            Run(which[0], config_of(plan, config, folder, *which), result_path(folder, *which), keep, rules)
             for which in study.missing
         ]
         with display.of(study, folder):

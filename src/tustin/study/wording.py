@@ -141,7 +141,7 @@ def _of_tests(analysis: Analysis) -> Iterator[str]:
 
 
 def _of_environments(analysis: Analysis) -> Iterator[str]:
-    runs = [flat(result.environment) for result in analysis.study.results if result.environment]
+    runs = [flat({**result.environment, "rule": None}) for result in analysis.study.results if result.environment]
     names = dict.fromkeys(name for run in runs for name in run)
     differing = [name for name in names if len({str(run.get(name)) for run in runs}) > 1]
     if differing:

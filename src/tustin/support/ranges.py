@@ -59,7 +59,7 @@ def check(owner: Any, values: Mapping[str, Any], prefix: str = "", without: Coll
     known = [name for name in kinds if name != "return" and name not in without]
     for name, value in values.items():
         if name not in known:
-            raise ValueError(unknown("argument", f"{prefix}{name}", known))
+            raise ValueError(unknown("argument", f"{prefix}{name}", known, prefix))
         if not _fits(kinds[name])(value):
             shown = repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."
             raise ValueError(f"{prefix}{name} must be {expected(kinds[name])}, got {shown}")

@@ -28,7 +28,7 @@ class Display:
         pass
 
     def update(self, step: int, updates: int, place: str) -> None:
-        """After an update: how many are done, of how many, and the same for people."""
+        """After an update: how many are done, of how many, and for people the same with the loss."""
 
     def epoch(self, record: dict[str, Any], place: str) -> None:
         """After an evaluation or an epoch, with its record."""
@@ -40,14 +40,19 @@ class Lines(Display):
 
     def __init__(self) -> None:
         self.last = time.monotonic()
+        self.first: tuple[int, float] | None = None
+        """Number and time of the first update that was seen."""
 
     def line(self, text: str) -> None:
         print(text, flush=True)
         self.last = time.monotonic()
 
     def update(self, step: int, updates: int, place: str) -> None:
-        if time.monotonic() - self.last > SECONDS_BETWEEN_LINES:
-            self.line(place)
+        now = time.monotonic()
+        begun, since = self.first = self.first or (step, now)
+        if now - self.last > SECONDS_BETWEEN_LINES:
+            left = (now - since) / (step - begun) * (updates - step) if step > begun else 0.0
+            self.line(f"{place}, about {terminal.duration(left)} left" if left else place)
 
 
 class Bar(Display):

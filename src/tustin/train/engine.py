@@ -21,7 +21,7 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
 from ..data.batches import Batch, Order, training_batches
-from ..discretize import get_discretization
+from ..discretize import get_discretization, recorded_origin
 from ..models import Diagnosis
 from ..support.files import digest
 from ..support.signals import Interrupted, StopRequest, stop_requests
@@ -88,6 +88,7 @@ class Trainer:
         self.best_digest: str | None = None  # of its file, which later checkpoints rely on
         self.tally = Tally()
         self.last_batch: Batch | None = None
+        self.loss = math.nan  # of the last update at which it was looked at
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class Trainer:
                     break
                 with self.tally.timed():
                     self.update(batches)
-                display.update(self.step, self.updates, self.course.place(self.step))
+                display.update(self.step, self.updates, f"{self.course.place(self.step)}, loss {self.loss:.4f}")
                 if self._asked_to_stop(stop):
                     self.save()
                     done = f"update {self.step} of {self.updates}"
@@ -222,6 +223,7 @@ class Trainer:
 
     def _write(self, tally: dict[str, Any]) -> None:
         state = {
+            **recorded_origin(self.config.model.discretization),
             "step": self.step,
             "records": self.records,
             "best": self.best,
@@ -319,8 +321,9 @@ class Trainer:
 
     def _insist_on_finite(self, loss: Tensor, batch: Batch) -> None:
         """Before the update, so that the weights can still be looked at."""
-        if not math.isfinite(loss.item()):
-            raise self._diverged(f"the loss is {loss.item()}", batch)
+        self.loss = loss.item()
+        if not math.isfinite(self.loss):
+            raise self._diverged(f"the loss is {self.loss}", batch)
         if self.accelerator.scaler:  # which skips an update that is not finite by itself
             return
         gradients = [p.grad for p in self.plain_model.parameters() if p.grad is not None]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import __version__
-from ..discretize import get_discretization
+from ..discretize import get_discretization, recorded_origin
 from ..ops.dispatch import choose
 
 PACKAGES = ("torchvision", "timm", "accelerate", "numpy", "scikit-learn")
@@ -36,6 +36,7 @@ def environment(device: torch.device, discretization: str, backend: str = "auto"
         "device": str(device),
         "backend": choose("selective_scan", backend, device, get_discretization(discretization)),
         "threads": torch.get_num_threads(),
+        **recorded_origin(discretization),
     }
 
 

@@ -11,6 +11,9 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
+from ..discretize import origin_of
+from ..discretize.own import shown
+from ..models.blocks import PatchEmbed
 from .config import Config
 from .display import Display, WithTensorBoard
 from .engine import Trainer
@@ -76,7 +79,7 @@ def _complete(config: Config, folder: RunFolder) -> dict[str, Any] | None:
     except ValueError as error:
         raise ValueError(f"{error}; without it, the same command writes it again if {TRAINING} is there") from error
     if summary:
-        _insist_on_same_experiment(config, folder, summary["config"], summary["environment"]["threads"])
+        _insist_on_same_experiment(config, folder, summary["config"], summary["environment"])
     return summary
 
 
@@ -84,14 +87,17 @@ def _state_to_continue(config: Config, folder: RunFolder) -> dict[str, Any] | No
     """The checkpoint, if it is of the same experiment."""
     state = folder.read_state()
     if state:
-        _insist_on_same_experiment(config, folder, state["config"], state["threads"])
+        _insist_on_same_experiment(config, folder, state["config"], state)
     elif config.run.resume:
         raise FileNotFoundError(f"there is no checkpoint to continue from in {str(folder.path)!r}")
     return state
 
 
-def _insist_on_same_experiment(config: Config, folder: RunFolder, before: Mapping[str, Any], threads: int) -> None:
-    now = config.flat()
+def _insist_on_same_experiment(
+    config: Config, folder: RunFolder, before: Mapping[str, Any], recorded: Mapping[str, Any]
+) -> None:
+    """Settings, threads, and the file of a rule of one's own, must be what was recorded."""
+    now, threads = config.flat(), recorded["threads"]
     if config.run.threads not in (None, threads):
         raise ValueError(f"the run in {str(folder.path)!r} used {threads} threads, and its bits depend on it")
     for name in now:
@@ -100,6 +106,12 @@ def _insist_on_same_experiment(config: Config, folder: RunFolder, before: Mappin
                 f"{str(folder.path)!r} holds a run with {name} {before.get(name)!r}, not {now[name]!r}; "
                 "give another --out, or --run.resume false to start over"
             )
+    own = origin_of(config.model.discretization)
+    if own and recorded.get("rule") not in (None, own.as_facts()):
+        raise ValueError(
+            f"{str(folder.path)!r} holds a run with {config.model.discretization!r} from {shown(recorded['rule'])}, "
+            f"not from {shown(own.as_facts())}; give another --out, or --run.resume false to start over"
+        )
 
 
 def _check_threads(threads: int | None) -> None:
@@ -121,6 +133,9 @@ def _introduction(trainer: Trainer, continued: bool) -> Iterator[str]:
         f"{trainer.order.size} training samples, {trainer.updates} updates, {trainer.order.batches} an epoch, "
         f"on {accelerator.device} with {torch.get_num_threads()} threads, into {trainer.folder.path}"
     )
+    for part in trainer.plain_model.modules():
+        if isinstance(part, PatchEmbed) and (unread := part.unread()):
+            yield f"WARNING: {unread}"
     if not continued:
         yield from trainer.task.notes()
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from argparse import SUPPRESS, ArgumentError
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -110,4 +111,18 @@ def _check_names(names: Iterable[str]) -> None:
     known = [*keys(), "help", "print_config"]
     for name in names:
         if name not in known and not name.startswith("model.args."):
-            raise ValueError(unknown("setting", name, known))
+            raise ValueError(_unknown(name, known))
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    """The sentence for a setting that does not exist, with the group that was forgotten or has another name."""
+    last = name.rpartition(".")[2]
+    same = [key for key in known if key.rpartition(".")[2] == last]
+    groups = sorted({key.partition(".")[0] for key in known if "." in key})
+    group = difflib.get_close_matches(name, groups, n=1)
+    if not same and group and "." not in name:
+        inside = [key for key in known if key.startswith(f"{group[0]}.")]
+        return f"unknown setting {name!r} (did you mean one of the group {group[0]!r}: {', '.join(inside)}?)"
+    if same and "." not in name:
+        return f"unknown setting {name!r} (did you mean {' or '.join(map(repr, same))}?)"
+    return unknown("setting", name, known)

@@ -12,6 +12,7 @@ import torch
 import tustin
 from tests.models.checkpoint.checkpoints import assert_same_state, nano, official
 from tustin.models import CheckpointError
+from tustin.models.checkpoint import hub as hub_module
 
 TINY = "vim_tiny_patch16_224"
 
@@ -21,12 +22,13 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Repositories that exist here only: name → file → path. `asked` has what was downloaded."""
     kept: dict[str, Any] = {"asked": []}
 
-    def download(repository: str, filename: str, cache_dir: Any = None) -> str:
+    def download(repository: str, filename: str, **about: Any) -> str:
         kept["asked"].append((repository, filename))
         return str(kept[repository][filename])
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
-    monkeypatch.setattr(huggingface_hub, "list_repo_files", lambda repository: list(kept[repository]))
+    monkeypatch.setattr(huggingface_hub, "list_repo_files", lambda repository, revision: list(kept[repository]))
+    monkeypatch.setattr(hub_module, "_no_answer", lambda: None)
     return kept
 
 
@@ -111,6 +113,7 @@ def test_no_network_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
     monkeypatch.setattr(huggingface_hub, "list_repo_files", fail)
+    monkeypatch.setattr(hub_module, "_no_answer", lambda: None)
     with pytest.raises(CheckpointError) as caught:
         tustin.load_checkpoint(nano(), "hustvl/Vim-tiny-midclstok")
     assert str(caught.value) == (

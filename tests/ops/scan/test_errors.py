@@ -40,7 +40,8 @@ def test_unknown_discretization() -> None:
 def test_unknown_discretization_with_no_close_match(name: object) -> None:
     assert (
         message_of(ValueError, {"discretization": name})
-        == f"unknown discretization {name!r}; known: {', '.join(DISCRETIZATIONS)}"
+        == f"unknown discretization {name!r}; known: {', '.join(DISCRETIZATIONS)}; "
+        "a rule of your own comes with --import FILE or tustin.register"
     )
 
 

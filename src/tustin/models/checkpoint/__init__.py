@@ -16,15 +16,16 @@ import timm
 import torch
 from torch import nn
 
+from ...discretize import recorded_origin
 from ...support.files import replacing
 from ..vision_mamba import VisionMamba, plain_model, unwrapped
-from .fitting import LoadReport, check_discretization, fit
+from .fitting import LoadReport, check_discretization, fit, insist_on_rule
 from .header import DATA, FORMAT, MODELS, own_arguments
-from .hub import download, is_repository
+from .hub import PREFIX, NotDownloaded, download, is_repository
 from .matching import CheckpointError, check_dtypes, insist_on_names_and_shapes
 from .reading import Weights, digest, read
 
-__all__ = ["CheckpointError", "LoadReport", "describe", "load", "load_checkpoint", "save"]
+__all__ = ["CheckpointError", "LoadReport", "NotDownloaded", "describe", "load", "load_checkpoint", "save"]
 
 
 def save(
@@ -62,6 +63,7 @@ def save(
         "data": {name: pretrained_cfg[name] for name in DATA if pretrained_cfg.get(name) is not None},
         "class_names": None if class_names is None else list(class_names),
         "metadata": dict(metadata or {}),
+        **recorded_origin(plain.config["discretization"]),
         "sha256": digest(tensors),
     }
     try:
@@ -79,15 +81,17 @@ def load(path: str | Path, *, allow_other_discretization: bool = False, **overri
     """Build the model that a file of `save` holds, in evaluation mode: a VisionMamba, or the model of another task.
 
     Args:
-        path: The file.
+        path: The file; a folder with one, as of a run; or a repository of the Hugging Face hub, "hf-hub:owner/name".
         allow_other_discretization: Accept a `discretization=` other than the one the weights were trained with.
         overrides: Arguments of VisionMamba that shall differ from the file's: `backend`, `drop_path_rate`, or for
             classification also `img_size`, or `num_classes`, for which the head starts anew.
     """
-    weights = read(path)
+    weights = read(download(str(path)) if str(path).startswith(PREFIX) else path)
     told = _description_of(weights)
     config = told["config"]
-    check_discretization(overrides.get("discretization", config["discretization"]), weights, allow_other_discretization)
+    wanted = overrides.get("discretization", config["discretization"])
+    check_discretization(wanted, weights, allow_other_discretization)
+    insist_on_rule(wanted, weights)
     kind = MODELS[told["task"]]
     if kind is VisionMamba:
         vim = _build(told, config | overrides)
@@ -121,7 +125,8 @@ def load_checkpoint(
 
     Args:
         model: A VisionMamba.
-        source: Path of a safetensors or PyTorch file, or a repository of the Hugging Face hub, `owner/name`.
+        source: Path of a safetensors or PyTorch file, a folder with one, or a repository of the Hugging Face hub,
+            `owner/name`, also with a revision, `owner/name@v1`.
         filename: Which file of the repository; by default that of the model's `pretrained_cfg`, or the only one.
         entry: Which entry of a PyTorch file, "model_ema" say; by default the first of "model", "state_dict", and so on.
         grid: (height, width) in patches of the file's position embedding, where it is not square and does not say.
@@ -137,7 +142,7 @@ def load_checkpoint(
 
 def describe(path: str | Path) -> dict[str, Any]:
     """What a file of `save` says of itself: task, architecture, discretization, config, data, class_names, metadata."""
-    return _description_of(read(path))
+    return _description_of(read(download(str(path)) if str(path).startswith(PREFIX) else path))
 
 
 def _description_of(weights: Weights) -> dict[str, Any]:

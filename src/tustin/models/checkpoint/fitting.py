@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from timm.models import adapt_input_conv
 from torch import Tensor
 
+from ...discretize import DISCRETIZATIONS, origin_of
+from ...discretize.own import shown
 from ..tokens import resample_pos_embed
 from ..vision_mamba import VisionMamba
 from .matching import CheckpointError, insist_on_names_and_shapes
 from .reading import Weights
 
-__all__ = ["LoadReport", "check_discretization", "fit"]
+__all__ = ["LoadReport", "check_discretization", "fit", "insist_on_rule"]
 
 OFFICIAL = "mamba"
 """What the official weights were trained with. A file that does not say is taken for one of them."""
@@ -67,7 +69,29 @@ def check_discretization(wanted: str, weights: Weights, allow_other: bool) -> st
             f"{weights.source} {says} discretization {trained_with!r}, but the model has {wanted!r}: build it with "
             f"discretization={trained_with!r}, or pass allow_other_discretization=True"
         )
+    recorded, own = _recorded_rule(weights), origin_of(trained_with)
+    if recorded and own and own.sha256 != recorded["sha256"] and not allow_other:
+        raise CheckpointError(
+            f"{weights.source} was trained with {trained_with!r} from {shown(recorded)}, not "
+            f"from {shown(own.as_facts())}: import the file of the training, or pass allow_other_discretization=True"
+        )
     return str(trained_with)
+
+
+def insist_on_rule(wanted: str, weights: Weights) -> None:
+    """A rule that is not registered is never looked for: whoever has its file, and trusts it, has to name it."""
+    recorded = _recorded_rule(weights)
+    if wanted not in DISCRETIZATIONS and recorded:
+        raise CheckpointError(
+            f"{weights.source} needs the rule {wanted!r} from {shown(recorded)}: if you have this file and trust it, "
+            "name it with --import FILE, or import it with tustin.discretize.import_rules(FILE)"
+        )
+
+
+def _recorded_rule(weights: Weights) -> dict[str, str] | None:
+    """File and digest of a rule that is not built in, as the file says; for comparing, and for people."""
+    recorded: dict[str, str] | None = weights.description and weights.description["rule"]
+    return recorded
 
 
 def _adapt_channels(model: VisionMamba, state: dict[str, Tensor]) -> list[str]:

@@ -22,7 +22,7 @@ from ..variants import model_names
 from ..vision_mamba import VisionMamba
 from .matching import check_dtypes, insist_on_names_and_shapes
 
-__all__ = ["DATA", "FORMAT", "MODELS", "check_header", "own_arguments"]
+__all__ = ["DATA", "FORMAT", "MODELS", "check_header", "from_timm", "own_arguments"]
 
 FORMAT = 1
 MODELS: dict[str, Any] = {model.task: model for model in (VisionMamba, Segmenter, Detector)}
@@ -44,7 +44,16 @@ class Header:
     class_names: Sequence[str] | None
     metadata: dict[str, Any]
     sha256: str
+    rule: dict[str, Any] | None = None
     task: str = "classification"
+
+
+@dataclass
+class Rule:
+    """Where a rule that is not built in came from. It is shown and compared, and never leads to anything."""
+
+    file: str
+    sha256: str
 
 
 @dataclass
@@ -68,9 +77,12 @@ def check_header(told: Any, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
         raise ValueError("it must be a mapping")
     if isinstance(told.get("format"), int) and told["format"] > FORMAT:
         raise ValueError(f"it was written by a newer version, tustin {told.get('tustin')}")
-    header: dict[str, Any] = {"task": "classification", **told}  # the only one of files that do not say
+    header: dict[str, Any] = {"task": "classification", "rule": None, **told}  # what files mean that do not say
     check(Header, header)
     _insist_on([field.name for field in dataclasses.fields(Header)], header, "")
+    if header["rule"] is not None:
+        check(Rule, header["rule"], "rule.")
+        _insist_on(["file", "sha256"], header["rule"], "rule.")
     if header["task"] not in MODELS:
         raise ValueError(unknown("task", header["task"], list(MODELS)))
     if header["architecture"] not in (None, *model_names()):
@@ -79,6 +91,27 @@ def check_header(told: Any, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     _check_data(header["data"], backbone)
     _check_sizes(backbone, tensors)
     return header
+
+
+def from_timm(told: Any) -> dict[str, Any] | None:
+    """The header, without its sum, of a model of ours that timm saved, by the config.json that it wrote."""
+    about = told.get("pretrained_cfg") if isinstance(told, dict) else None
+    if not isinstance(about, dict) or told.get("architecture") not in model_names():
+        return None
+    parts = [part for part in (about.get("model_args"), told.get("model_args")) if isinstance(part, dict)]
+    config = {name: value for part in parts for name, value in part.items()}
+    if "discretization" not in config:
+        return None
+    return {
+        "format": FORMAT,
+        "tustin": "",
+        "architecture": told["architecture"],
+        "discretization": config["discretization"],
+        "config": config,
+        "data": {name: about[name] for name in DATA if about.get(name) is not None},
+        "class_names": told.get("label_names", about.get("label_names")),
+        "metadata": {},
+    }
 
 
 def own_arguments(config: Mapping[str, Any]) -> dict[str, Any]:

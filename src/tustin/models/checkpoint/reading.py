@@ -13,7 +13,7 @@ import pickle
 import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,14 @@ from safetensors import SafetensorError, safe_open
 from timm.models import clean_state_dict
 from torch import Tensor
 
-from .header import check_header
+from ...support.files import read_json
+from .header import check_header, from_timm
 from .matching import CheckpointError
 
-__all__ = ["Weights", "digest", "one_line", "read"]
+__all__ = ["Weights", "digest", "find", "one_line", "read"]
+
+IN_FOLDERS = ("best.safetensors", "model.safetensors", "pytorch_model.bin")
+"""The checkpoint of a folder: that of a run, or one written for the Hugging Face hub, by us or by timm."""
 
 ENTRIES = ("model", "state_dict", "model_ema", "state_dict_ema")
 """Where training scripts keep the weights, in the order of preference."""
@@ -48,14 +52,45 @@ class Weights:
         return Weights(self.source, inside, {**self.description, "config": self.description["config"]["backbone"]})
 
 
-def read(path: str | Path, entry: str | None = None) -> Weights:
-    """The tensors of a safetensors or PyTorch file, on the CPU; its content decides which of the two it is."""
+def find(path: str | Path) -> Path:
+    """The file, or of a folder its checkpoint."""
     path = Path(path)
+    if not path.is_dir():
+        return path
+    for name in IN_FOLDERS:
+        if (path / name).is_file():
+            return path / name
+    there = sorted(file.name for file in path.iterdir() if file.suffix in (".safetensors", ".pth", ".pt", ".bin"))
+    held = f"it holds {', '.join(there[:6])}" if there else "it holds none"
+    raise CheckpointError(f"the folder {str(path)!r} has no checkpoint called {' or '.join(IN_FOLDERS)}; {held}")
+
+
+def read(path: str | Path, entry: str | None = None) -> Weights:
+    """The tensors of a safetensors or PyTorch file, on the CPU; its content decides which of the two it is.
+
+    Of a folder, its checkpoint. One that timm wrote says nothing about itself, but a config.json beside it does.
+    """
+    path = find(path)
     with path.open("rb") as file:
         start = file.read(9)  # of safetensors: the length of the header in eight bytes, then the header, which is JSON
     if start.startswith((b"PK\x03\x04", b"\x80")) and start[8:] != b"{":  # a zip archive, or a pickle by itself
-        return Weights(str(path), _read_torch(path, entry))
-    return _read_safetensors(path)
+        weights = Weights(str(path), _read_torch(path, entry))
+    else:
+        weights = _read_safetensors(path)
+    if weights.description is None and path.name in IN_FOLDERS:
+        return replace(weights, description=_told_by_timm(path.with_name("config.json"), weights.tensors))
+    return weights
+
+
+def _told_by_timm(path: Path, tensors: dict[str, Tensor]) -> dict[str, Any] | None:
+    """What a header of ours would say; None if the file does not say which rule the model has."""
+    if not path.is_file():
+        return None
+    try:
+        told = from_timm(read_json(path))
+        return check_header({**told, "sha256": digest(tensors)}, tensors) if told else None
+    except ValueError as error:
+        raise CheckpointError(f"{path} is refused for what it says: {error}") from error
 
 
 def _read_safetensors(path: Path) -> Weights:

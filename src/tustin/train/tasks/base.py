@@ -12,7 +12,7 @@ from accelerate.utils import send_to_device
 from torch import Tensor, nn
 
 from ...data.batches import Batch, BatchSource, evaluation_batches
-from ...models import Diagnosis, create_model, load_checkpoint, model_names
+from ...models import Diagnosis, NotDownloaded, create_model, load_checkpoint, model_names
 from ...support.names import unknown
 from ...support.ranges import Range
 from ..metrics import Gather, Meter, Metric
@@ -129,5 +129,8 @@ def backbone_of(config: Config, num_classes: int) -> Any:
     torch.manual_seed(config.seed)
     model = create_model(settings.name, **arguments)
     if settings.weights is not None:
-        load_checkpoint(model, settings.weights, allow_other_discretization=settings.allow_other_discretization)
+        try:
+            load_checkpoint(model, settings.weights, allow_other_discretization=settings.allow_other_discretization)
+        except NotDownloaded as error:
+            raise NotDownloaded(f"{error}, or start from random weights with --model.weights null") from error
     return model

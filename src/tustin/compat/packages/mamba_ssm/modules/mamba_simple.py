@@ -184,10 +184,10 @@ class Mamba(nn.Module):
         """The states before the first token: of the convolution, and of the scan."""
         self._check_one_direction()
         conv, scan = self.conv1d.weight, self.dt_proj.weight
-        taps = () if rule().taps == 1 else (rule().taps,)
+        parts = () if rule().state_parts == 1 else (rule().state_parts,)
         return (
             conv.new_zeros(batch_size, self.d_inner, self.d_conv, dtype=dtype),
-            scan.new_zeros(batch_size, self.d_inner, self.d_state, *taps, dtype=dtype),
+            scan.new_zeros(batch_size, self.d_inner, self.d_state, *parts, dtype=dtype),
         )
 
     def _get_states_from_cache(

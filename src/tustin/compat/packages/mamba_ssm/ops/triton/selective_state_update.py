@@ -48,6 +48,11 @@ def selective_state_update(
         return out
     heads = x.ndim == 3
     channels = state
+    if heads and rule().name != "mamba":
+        raise ValueError(
+            f"selective_state_update: a state with heads is Mamba-2's, of which only the rule 'mamba' is known, "
+            f"but the rule of tustin.compat is {rule().name!r}"
+        )
     if heads:  # one after the other, which is how groups count, too
         channels, x, dt, A = state.flatten(1, 2), x.flatten(1), dt.flatten(1), A.flatten(0, 1)
         D, dt_bias = (None if t is None else t.flatten() for t in (D, dt_bias))

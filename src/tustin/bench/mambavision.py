@@ -1,0 +1,75 @@
+"""MambaVision-T as it comes from PyPI, on our stand-in for mamba_ssm: our scan beside `selective_scan_ref`.
+
+Both are the same model with the same weights, which are random; what differs is the scan that its mixers call.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
+
+from ..report.measurement import Case, Options, Result
+from ..report.table import Table
+from ..report.terminal import Report
+from ..report.timing import lap_ratio
+from . import machine
+from .measure import Party, Plan, Process, measure
+from .outcome import Outcome, left_out
+from .stand_in import OURS, SIZE, SLOW, MambaVisionCase
+
+
+def run(options: Options, command: str, report: Report) -> Result:
+    """Ours and the slow one in turns: inference of 1 and of 8 images, and a training step of 8."""
+    for name in ("mambavision", "einops"):
+        if importlib.util.find_spec(name) is None:
+            raise RuntimeError(f"{name} is not installed; get it with 'pip install --no-deps {name}'")
+    facts = machine.describe("cpu", "mambavision")
+    process = Process("mambavision")
+    cases = [
+        MambaVisionCase(scan=scan, batch=batch, training=training, threads=options.threads)
+        for batch, training in ((1, False), (8, False), (8, True))
+        for scan in (OURS, SLOW)
+    ]
+
+    def parties(expected: Mapping[Case, float], rounds: int) -> list[Party]:
+        work = dict.fromkeys(case.work for case in expected)
+        members = [tuple(case for case in expected if case.work == same) for same in work]
+        return [Party(pair, process, rounds, seconds=0.0, balanced=True) for pair in members]
+
+    plan = Plan(
+        cases=cases,
+        process=lambda case: process,
+        rounds=lambda expected: options.rounds or 7,
+        parties=parties,
+    )
+    return measure(plan, report).result("mambavision", command, options, facts)
+
+
+def outcome(result: Result) -> Outcome:
+    """The result in all its forms."""
+    return Outcome(
+        result=result,
+        summary=f"{result.where} MambaVision-T, float32, images of {SIZE} x {SIZE}; {result.how}.",
+        tables=[_times(result)],
+        left_out=left_out(result),
+        findings={},
+    )
+
+
+def _times(result: Result) -> Table:
+    pairs: dict[str, dict[str, Any]] = {}
+    for case, timing in result.timings.items():
+        assert isinstance(case, MambaVisionCase)
+        pairs.setdefault(case.what, {})[case.scan] = timing
+    rows = [
+        (
+            what,
+            *(f"{times[scan].median * 1e3:.0f} ±{times[scan].spread:.0%}" for scan in (SLOW, OURS)),
+            lap_ratio(times[SLOW], times[OURS]).text(1),
+        )
+        for what, times in pairs.items()
+    ]
+    title = "MambaVision-T on the stand-in (ms per call)"
+    note = "Median and spread; ratio: by how much the whole model is faster with our scan, with its interval."
+    return Table("mambavision", title, ("", SLOW, "ours", "ratio"), rows, note)

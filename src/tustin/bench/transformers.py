@@ -1,0 +1,127 @@
+"""A Hugging Face Mamba as transformers runs it on the CPU, with its mambapy, and adapted: prompt, token, training."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
+
+from ..report.measurement import Case, Options, Result
+from ..report.table import NOTHING, Table, number
+from ..report.terminal import Report
+from ..report.timing import Ratio, lap_ratio
+from . import machine
+from .checks import Check, checks_table, worst
+from .language import DECODING, LAYERS, PATHS, PREFILL, TRAINING, LanguageCase
+from .measure import Party, Plan, Process, Processes, measure
+from .model import shares_table
+from .outcome import Outcome, left_out
+
+TRAINED_LAYERS = 4
+"""Of the training step: with all of them transformers' own takes many minutes."""
+BOUNDS = ((TRAINING, 512, 100), (PREFILL, 512, 4), (DECODING, 1, 1.3))
+"""How many times as fast as transformers' own path the adapted model is promised to be, on two cores."""
+
+
+def cases(options: Options) -> list[LanguageCase]:
+    """Every piece of work in every way; the quickest first."""
+    work = [(DECODING, 1), *((PREFILL, length) for length in options.lengths)]
+    work += [(TRAINING, length) for length in (256, 512) if not options.quick or length == 256]
+    return [
+        LanguageCase(path, task, length, TRAINED_LAYERS if task == TRAINING else LAYERS, threads=options.threads)
+        for task, length in work
+        for path in reversed(PATHS)
+    ]
+
+
+def run(options: Options, command: str, report: Report) -> Result:
+    """Times of every case, and what calls of ours consist of."""
+    facts = machine.describe("cpu", "transformers")
+    process = Process("language models")
+    planned = cases(options)
+
+    def parties(expected: Mapping[Case, float], rounds: int) -> list[Party]:
+        work = dict.fromkeys(case.work for case in expected)
+        groups = [tuple(case for case in expected if case.work == one) for one in work]
+        return [Party(group, process, rounds, seconds=2.0) for group in groups]
+
+    plan = Plan(
+        cases=planned,
+        process=lambda case: process,
+        rounds=lambda expected: options.rounds or 5,
+        parties=parties,
+        refuse=lambda case, known, processes: _missing(case),
+        once=lambda case: isinstance(case, LanguageCase) and case.task == TRAINING and case.path == PATHS[0],
+    )
+    found = measure(plan, report)
+    ours = [case for case in planned if case.path == PATHS[-1]]
+    shares = {}
+    with Processes() as processes:
+        for done, case in enumerate(ours):
+            report("where the time goes", done, len(ours))
+            shares[case.what] = processes[process].shares(case)
+    return found.result("transformers", command, options, facts, notes={"shares": shares})
+
+
+def _missing(case: Case) -> str | None:
+    needs = isinstance(case, LanguageCase) and case.path == "mambapy"
+    return "mambapy is not installed" if needs and importlib.util.find_spec("mambapy") is None else None
+
+
+def outcome(result: Result) -> Outcome:
+    """The result in all its forms."""
+    verdicts = checks(result)
+    rounds = f"{result.rounds} round{'s'[: result.rounds > 1]} in turns{result.busy}"
+    return Outcome(
+        result=result,
+        summary=f"{result.where} float32, batch 1; {rounds}.",
+        tables=[_times(result), shares_table(result, "Where the time goes, adapted"), checks_table(verdicts)],
+        left_out=left_out(result),
+        findings={"checks": [check.facts() for check in verdicts]},
+        of_case=lambda case: _facts(result, case),
+    )
+
+
+def checks(result: Result) -> list[Check]:
+    """What is promised, where it was measured."""
+    found = []
+    for task, length, bound in BOUNDS:
+        work = [case for case in result.timings if _is(case, task, length)]
+        ratio = _faster(result, work[0], PATHS[0]) if work else None
+        tokens = "" if task == DECODING else f" of {length} tokens"
+        found.append(worst(f"{task}{tokens}: transformers : tustin", "≥", bound, {"mamba": ratio} if ratio else {}))
+    return found
+
+
+def _is(case: Case, task: str, length: int) -> bool:
+    return isinstance(case, LanguageCase) and (case.task, case.length) == (task, length)
+
+
+def _faster(result: Result, case: Case, peer: str) -> Ratio | None:
+    """Time of a peer by time of ours, at the work of the case."""
+    same = {c.path: t for c, t in result.timings.items() if isinstance(c, LanguageCase) and c.work == case.work}
+    return lap_ratio(same[peer], same["tustin"]) if peer in same and "tustin" in same else None
+
+
+def _facts(result: Result, case: Case) -> dict[str, Any]:
+    if not isinstance(case, LanguageCase):
+        return {}
+    tokens = 1 if case.task == DECODING else case.length
+    return {"tokens_per_second": tokens / result.timings[case].median}
+
+
+def _times(result: Result) -> Table:
+    rows = []
+    for work in dict.fromkeys(case.work for case in result.timings):
+        assert isinstance(work, LanguageCase)
+        same = {c.path: t for c, t in result.timings.items() if isinstance(c, LanguageCase) and c.work == work}
+        times = [number(1e3 * same[path].median) if path in same else NOTHING for path in PATHS]
+        ratios = [_faster(result, work, path) for path in PATHS[:-1]]
+        tokens = 1 if work.task == DECODING else work.length
+        speed = number(tokens / same["tustin"].median) if "tustin" in same else NOTHING
+        rows.append((work.what, *times, speed, *(r.text(1) if r else NOTHING for r in ratios)))
+    header = ("work", *(f"{path} (ms)" for path in PATHS), "tokens/s", *(f"× {path}" for path in PATHS[:-1]))
+    note = (
+        "Medians. Tokens per second are those of tustin. A training step is forward and backward, without an optimizer."
+    )
+    return Table("times", "A Mamba with the shape of mamba-130m", header, rows, note, long_names=True)

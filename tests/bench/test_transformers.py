@@ -1,0 +1,92 @@
+"""`tustin bench transformers`: what it times, ratios to transformers' own path, and what a run without a peer says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tustin.bench import language, transformers
+from tustin.bench.language import DECODING, PREFILL, TRAINING, LanguageCase
+from tustin.bench.outcome import Outcome
+from tustin.cli import main
+from tustin.report.measurement import Options, Result
+from tustin.report.timing import Lap, Timing
+
+OPTIONS = Options(threads=1, rounds=2, lengths=(8,), quick=True)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model so small that a run takes seconds; processes of their own are left out."""
+    for name, value in {"WIDTH": 16, "STATES": 4, "VOCABULARY": 30}.items():
+        monkeypatch.setattr(language, name, value)
+    monkeypatch.setattr(language, "_model", language._model.__wrapped__)
+    monkeypatch.setattr(language, "_weights", language._weights.__wrapped__)
+
+
+@pytest.mark.parametrize("path", language.PATHS)
+@pytest.mark.parametrize("task", [PREFILL, DECODING, TRAINING])
+def test_every_call_can_be_made(path: str, task: str, small: None) -> None:
+    call = language.make_call(LanguageCase(path, task, 5, 2))
+    call()
+    call()
+
+
+def result_of(seconds: dict[tuple[str, str], float]) -> Result:
+    """A made-up result: seconds by path and task."""
+    found = {
+        case: Timing({Lap(0, number, 0): seconds[case.path, case.task] for number in range(7)})
+        for case in transformers.cases(replace(OPTIONS, lengths=(512,), quick=False))
+        if (case.path, case.task) in seconds
+    }
+    machine = {"versions": {}, "cpu": {"model": "a CPU", "cores": 2}, "gpu": None, "load": 0.0, "native_level": "v3"}
+    shares = {"decoding, 24 layers": {"matrix products": 0.75, "scan": 0.25}}
+    command = "tustin bench transformers"
+    return Result("transformers", command, "2026-01-01", OPTIONS, machine, 2, 1, found, notes={"shares": shares})
+
+
+SECONDS = {
+    ("transformers", TRAINING): 80.0,
+    ("tustin", TRAINING): 0.5,
+    ("transformers", PREFILL): 0.6,
+    ("mambapy", PREFILL): 0.9,
+    ("tustin", PREFILL): 0.2,
+    ("transformers", DECODING): 0.05,
+    ("tustin", DECODING): 0.04,
+}
+
+
+def test_checks() -> None:
+    outcome = transformers.outcome(result_of(SECONDS))
+    assert [(check["measured"], check["holds"]) for check in outcome.findings["checks"]] == [
+        (160.0, True),
+        (3.0, False),
+        (1.25, False),
+    ]
+    [times, shares, _] = outcome.tables
+    assert ("decoding, 24 layers", "50.0", "–", "40.0", "25.0", "1.2 (1.2 to 1.2)", "–") in times.rows
+    assert ("matrix products", "75%") in shares.rows
+
+
+def test_what_was_not_measured() -> None:
+    outcome = transformers.outcome(result_of({("tustin", DECODING): 0.04}))
+    assert [check["measured"] for check in outcome.findings["checks"]] == [None] * 3
+
+
+def test_the_result_can_be_read_back() -> None:
+    facts = transformers.outcome(result_of(SECONDS)).facts()
+    again = transformers.outcome(Result.from_facts(facts))
+    assert isinstance(again, Outcome)
+    assert again.facts() == facts
+
+
+def test_without_mambapy_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transformers.importlib.util, "find_spec", lambda name: None)
+    reasons = [transformers._missing(case) for case in transformers.cases(OPTIONS)]
+    assert reasons == [None, "mambapy is not installed", None] * 3
+
+
+def test_the_command_says_what_it_wants(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "transformers", "--lengths", "0"]) == 2
+    assert "lengths" in capsys.readouterr().err
