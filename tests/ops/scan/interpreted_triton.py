@@ -7,7 +7,6 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
 from tests.discretize import judge
 from tests.discretize.test_accuracy import grid, relative_error
@@ -16,13 +15,13 @@ from tests.native import Arguments, run, weight_for
 from tests.ops.scan.test_native import assert_same_bits
 from tests.ops.scan.test_native_accuracy import arguments_of, covering, name_of
 from tests.ops.scan.test_op import operator_arguments
+from tests.ops.scan.triton_step import evaluated
 from tests.systems import FUSED, OPTIONAL, cast, system
 from tests.tolerances import DERIVATIVES, SCAN, VALUES, assert_close
 from tustin import selective_scan
 from tustin.ops.scan import triton as launcher
 from tustin.ops.scan.arguments import Options, Tensors
 from tustin.ops.scan.triton_discretizations import DISCRETIZATIONS as FUNCTIONS
-from tustin.ops.scan.triton_discretizations import Functions
 from tustin.ops.scan.triton_elementary import softplus
 
 patch_once()
@@ -60,45 +59,6 @@ def assert_follows(x: Arguments, least: float = 0.0, but: tuple[str, ...] = (), 
 
 
 # ── the rules ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@triton.jit
-def evaluate(
-    delta,
-    A,
-    out,
-    size,
-    WEIGHTS: tl.constexpr,
-    TOKEN: tl.constexpr,
-    STEP: tl.constexpr,
-    ADJOINT: tl.constexpr,
-    P: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """A step and its gradients for each pair of Δ and A: with an input and no state, then with a state and no input."""
-    i = tl.arange(0, BLOCK)
-    exists = i < size
-    d = tl.load(delta + i, mask=exists, other=1.0)
-    weights = WEIGHTS(tl.load(A + i, mask=exists, other=-1.0), P)
-    zero, one = tl.zeros([BLOCK], tl.float32), tl.full([BLOCK], 1.0, tl.float32)
-    token = TOKEN(d, one, P)
-    beta, kept = STEP(token, weights, zero, one, P)
-    _, by_A, by_delta, push, product = ADJOINT(token, weights, kept, zero, beta, one, one, P)
-    if push is not None:
-        by_delta += token[2] * push
-    alpha, kept = STEP(token, weights, one, zero, P)
-    _, alpha_A, _, _, _ = ADJOINT(token, weights, kept, one, alpha, zero, one, P)
-    values = (kept[0], beta, token[1] * product, alpha_A, by_A, by_delta)
-    for j in tl.static_range(len(values)):
-        tl.store(out + j * size + i, zero + values[j], mask=exists)
-
-
-def evaluated(functions: Functions, delta: Tensor, A: Tensor) -> Tensor:
-    out = torch.empty(6, delta.numel())
-    block = 1 << (delta.numel() - 1).bit_length()
-    names = dict(zip(("WEIGHTS", "TOKEN", "STEP", "ADJOINT", "P"), functions, strict=True))
-    evaluate[(1,)](delta, A, out, delta.numel(), **names, BLOCK=block)
-    return out
 
 
 def exactly(discretization: str, d: float, a: float) -> dict[str, tuple[float, float, float]]:
