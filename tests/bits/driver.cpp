@@ -111,7 +111,9 @@ void scans() {
             if (!strcmp(tustin_discretization_name(discretization), "rk4_raw") && steps.far + steps.unit > 1) continue;  // diverges
             const int real = dtype == TUSTIN_FLOAT64 ? TUSTIN_FLOAT64 : TUSTIN_FLOAT32;
             Random random{uint64_t(discretization * 1000 + dtype * 100 + reverse)};
-            const size_t tokens = s.batch * s.D * s.L, state = s.batch * s.D * s.N;
+            const char* rule = tustin_discretization_name(discretization);
+            const bool mixes = !strcmp(rule, "exptrap"), two_samples = mixes || !strncmp(rule, "true_", 5);
+            const size_t tokens = s.batch * s.D * s.L, state = s.batch * s.D * s.N * (two_samples ? 2 : 1);
             const auto matrix = [&](int64_t groups) { return groups ? s.batch * groups * s.N * s.L : s.D * s.N; };
             Buffer u(dtype, tokens), delta(dtype, tokens), z(dtype, tokens), d_out(dtype, tokens);
             u.fill(random, -127, 127), z.fill(random, -127, 127), d_out.fill(random, -127, 127);
@@ -126,6 +128,8 @@ void scans() {
 
             const int64_t chunks = (s.L + tustin_chunk_length() - 1) / tustin_chunk_length();
             const int64_t slices = tustin_slices(s.D, s.groups_B, s.groups_C);
+            Buffer mix(dtype, tokens), d_mix(dtype, mixes ? tokens : 0);
+            mix.fill(random, 0, 64);
             Buffer out(dtype, tokens), last(real, state), kept(real, s.batch * chunks * s.N * s.D);
             Buffer d_u(dtype, tokens), d_delta(dtype, tokens), d_z(dtype, tokens), d_initial(real, state);
             Buffer d_B(s.groups_B ? dtype : real, B.count), d_C(s.groups_C ? dtype : real, C.count);
@@ -144,6 +148,7 @@ void scans() {
             a.u = tensor(u), a.delta = tensor(delta), a.z = tensor(z), a.out = tensor(out);
             a.B = of_matrix(B, s.groups_B), a.C = of_matrix(C, s.groups_C);
             a.A = A.data(), a.D_skip = D.data(), a.delta_bias = bias.data(), a.initial_state = initial.data();
+            if (mixes) a.mix = tensor(mix), a.d_mix = tensor(d_mix);
             a.last_state = last.data(), a.chunk_states = kept.data();
             int failed = tustin_scan_forward(&a);
             a.d_out = tensor(d_out), a.d_u = tensor(d_u), a.d_delta = tensor(d_delta), a.d_z = tensor(d_z);
@@ -157,7 +162,7 @@ void scans() {
                                      (reverse ? " reverse" : "") + " D" + std::to_string(s.D) + " N" + std::to_string(s.N);
             report(name + " forward", failed, {&out, &last, &kept});
             report(name + " backward", 0,
-                   {&d_u, &d_delta, &d_z, &d_initial, &d_A, &d_B, &d_C, &d_D, &d_bias});
+                   {&d_u, &d_delta, &d_z, &d_initial, &d_A, &d_B, &d_C, &d_D, &d_bias, &d_mix});
           }
 }
 

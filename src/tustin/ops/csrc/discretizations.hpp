@@ -15,8 +15,8 @@ struct mamba : Plain<Real> {
     V scaled;
     TUSTIN_INLINE Channel(V A, V inverse_A) : Plain<Real>::Channel(A, inverse_A), scaled(A * Real(kStepsPerNaperian)) {}
   };
-  template <bool fast>
-  static TUSTIN_INLINE V expm1(const Token& t, const Channel& c) {
+  template <bool fast, class AnyToken>
+  static TUSTIN_INLINE V expm1(const AnyToken& t, const Channel& c) {
     const V z = t.delta * c.A;
     if constexpr (!kHasQuickExpm1<Real>)
       return Exponential<Real, fast>(z).minus_one();
@@ -147,7 +147,9 @@ struct rk4 : Plain<Real> {
 };
 
 #ifndef TUSTIN_SCHEDULED  // those that scheduled.cpp compiles
-#define TUSTIN_SCHEDULED(X) X(zoh) X(foh) X(pol) X(hoh) X(hoh3) X(bil) X(rk4_raw)
+#define TUSTIN_SCHEDULED(X) X(zoh) X(foh) X(pol) X(hoh) X(hoh3) X(bil) X(rk4_raw) X(true_foh) X(true_bil)
 #endif
 
 }  // namespace TUSTIN_LEVEL
+
+#include "pairs.hpp"

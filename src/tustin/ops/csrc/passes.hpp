@@ -1,7 +1,7 @@
 // The forward and the backward pass of one task.
 #pragma once
 
-#include "task.hpp"
+#include "recurrence.hpp"
 
 namespace TUSTIN_LEVEL {
 
@@ -18,11 +18,17 @@ void forward(Task<Real>& t) {
         t.store_channels(t.chunk_state(k / kChunk, m, n), m, load(t.at(t.h, m) + n * W));
       t.out = t.rows(t.a.out, m, k, t.tile_out);
       const Real* gate = t.a.z.data ? t.gate : nullptr;
-      t.template advance<Discretization, constant, false>(m, tokens, gate, t.at(t.h, m), nullptr);
+      advance<Discretization, constant, false>(t, m, tokens, gate, t.at(t.h, m), (Real*)nullptr);
       t.store_rows(t.a.out, m, k, tokens, t.tile_out);
+      if constexpr (Discretization::kTwoSamples)
+        if (k + tokens == t.a.L) {
+          const auto B = States<Real, Discretization, constant>(t, m).B_of(tokens - 1);
+          for (int n = 0; n < t.N; ++n) store(t.at(t.past, m) + n * W, t.u.get(tokens - 1) * B[n]);
+        }
     }
   }
   t.write_state(t.a.last_state, t.h);
+  if (t.two_samples) t.write_state(t.second_part(t.a.last_state), t.past);
 }
 
 // What the backward pass needs beside a Task.
@@ -30,29 +36,30 @@ template <class Real>
 struct Adjoint {
   using V = Vec<Real>;
   static constexpr int W = kLanes<Real>;
-  Real* g;                // [blocks][N][W]: gradient of the state, carried to earlier tokens
+  Real *g, *d_past;       // [blocks][N][W]: gradients of the state and, for two samples, of B·u, carried to earlier tokens
   Real *d_A, *d_B, *d_C;  // [blocks][N][W] each; of B and C where they are constant
   Real *d_D, *d_bias;     // [blocks][W]
   Real *states, *kept;    // [kChunk + 1][N][W], [kChunk][N][W]: the recomputed states of one chunk, and Discretization's notes
   Real *tile_B, *tile_C;  // [kChunk][pitch]: sums over the slice's channels
   Real *row_B, *row_C;    // [pitch][W]: one token's summands, state by state
-  Real *d_y, *d_u, *d_delta, *d_z;  // [kChunk][W]
+  Real *d_y, *d_u, *d_delta, *d_z, *d_mix;  // [kChunk][W]
 
   Adjoint(const Task<Real>& t, Arena& arena) {
     const int64_t all = t.states();
-    g = zeros(arena, all), d_A = zeros(arena, all), d_B = zeros(arena, all), d_C = zeros(arena, all);
+    g = zeros(arena, all), d_past = zeros(arena, t.two_samples ? all : 0), d_A = zeros(arena, all), d_B = zeros(arena, all), d_C = zeros(arena, all);
     d_D = zeros(arena, t.blocks * W), d_bias = zeros(arena, t.blocks * W);
     states = arena.take<Real>(int64_t(kChunk + 1) * t.N * W), kept = arena.take<Real>(int64_t(kChunk) * t.N * W);
     tile_B = arena.take<Real>(kChunk * t.pitch), tile_C = arena.take<Real>(kChunk * t.pitch);
     row_B = zeros(arena, t.pitch * W), row_C = zeros(arena, t.pitch * W);
-    Real** const tiles[] = {&d_y, &d_u, &d_delta, &d_z};
+    Real** const tiles[] = {&d_y, &d_u, &d_delta, &d_z, &d_mix};
     for (Real** tile : tiles) *tile = arena.take<Real>(kChunk * W);
 
     if (t.a.d_last_state) t.read_state(t.a.d_last_state, t.batch, g);
+    if (t.a.d_last_state && t.two_samples) t.read_state(t.second_part(t.a.d_last_state), t.batch, d_past);
   }
   static int64_t extra(const TustinScan& a) {
     const int64_t pitch = Task<Real>::rounded_states(a.N);
-    return (2 * kChunk + 1) * a.N * W + 2 * kChunk * pitch + 2 * pitch * W + 4 * kChunk * W +
+    return (2 * kChunk + 1) * a.N * W + 2 * kChunk * pitch + 2 * pitch * W + 5 * kChunk * W +
            2 * (Slices(a).channels + W);
   }
   static Real* zeros(Arena& arena, int64_t count) {
@@ -111,6 +118,48 @@ TUSTIN_INLINE void adjoint_token(const Task<Real>& t, const Adjoint<Real>& adj, 
   d_delta = fma(push, token.template per_delta<fast>(), along);
 }
 
+// The same for a rule of two samples.
+template <class Real, class Discretization, bool constant, bool fast, bool first_token>
+TUSTIN_INLINE void adjoint_pair(const Task<Real>& t, const Adjoint<Real>& adj, int m, int k, Vec<Real> d_y, Vec<Real>& d_u,
+                                Vec<Real>& d_delta) {
+  using V = Vec<Real>;
+  constexpr int W = kLanes<Real>;
+  const auto token = t.template token<Discretization>(k, t.delta.get(k), t.u.get(k), t.template u_before<first_token>(k));
+  const States<Real, Discretization, constant> states(t, m);
+  const auto B = states.B_of(k);
+  const auto C = states.C_of(k);
+  const auto B_before = states.template B_before<first_token>(t, m, k);
+  const int N = t.N;
+  const Real *before = adj.states + k * N * W, *after = before + N * W, *kept = adj.kept + k * N * W;
+  Real *g = t.at(adj.g, m), *d_A = t.at(adj.d_A, m), *d_past = t.at(adj.d_past, m);
+  V along{}, push{}, pull{}, product{};  // the sums, and Σ_n B·d_v
+  for (int n = 0; n < N; ++n) {
+    V d_v;
+    each_part<Real>([&](auto i) TUSTIN_INLINED {
+      constexpr int first = i.value * kRegisterLanes<Real>;
+      const V d_h = fma(d_y, C[n], load(g + n * W)), h = load(before + n * W), h_after = load(after + n * W);
+      const PairStep<Real> d = Discretization::template adjoint<fast>(
+          token, states.channel[n], h, h_after, load(kept + n * W), samples<Discretization>(B[n], B_before, n), d_h,
+          PairSums<Real>{along, load(d_A + n * W), load(d_past + n * W), push, pull});
+      const V product_all = fma(d.v, B[n], product);
+      part<i.value>(along) = part<i.value>(d.along);
+      part<i.value>(push) = part<i.value>(d.push);
+      part<i.value>(pull) = part<i.value>(d.pull);
+      part<i.value>(product) = part<i.value>(product_all);
+      part<i.value>(d_v) = part<i.value>(d.v);
+      store_register(g + n * W + first, part<i.value>(d.before));
+      store_register(d_A + n * W + first, part<i.value>(d.A));
+      store_register(d_past + n * W + first, part<i.value>(d.earlier));
+    });
+    store_summands<constant>(adj.row_B, n, d_v, token.u);
+    store_summands<constant>(adj.row_C, n, load(after + n * W), d_y);
+  }
+  d_u += product;
+  d_delta = token.d_delta(along, push, pull);
+  if constexpr (Discretization::kMixes)
+    if (t.a.d_mix.data) store(adj.d_mix + k * W, token.d_mix(push, pull));
+}
+
 // Adds one token's summands to the gradient of B or C: over the channels where it varies in time, else over time.
 template <bool constant, class Real>
 TUSTIN_INLINE void add_rows(const Task<Real>& t, const Real* row, int64_t groups, int m, int k, Real* tile,
@@ -146,7 +195,12 @@ TUSTIN_APART void adjoint_chunk(const Task<Real>& t, const Adjoint<Real>& adj, i
     const V d_y_k = d_y.get(k);
     V d_u_k = skip * d_y_k, d_delta_k;
     d_D = fma(d_y_k, t.u.get(k), d_D);
-    adjoint_token<Real, Discretization, constant, fast>(t, adj, m, k, d_y_k, d_u_k, d_delta_k);
+    if constexpr (!Discretization::kTwoSamples)
+      adjoint_token<Real, Discretization, constant, fast>(t, adj, m, k, d_y_k, d_u_k, d_delta_k);
+    else if (k == 0 && t.knows_past())
+      adjoint_pair<Real, Discretization, constant, fast, true>(t, adj, m, k, d_y_k, d_u_k, d_delta_k);
+    else
+      adjoint_pair<Real, Discretization, constant, fast, false>(t, adj, m, k, d_y_k, d_u_k, d_delta_k);
     add_rows<constant>(t, adj.row_B, t.a.groups_B, m, k, adj.tile_B, adj.d_B);
     add_rows<constant>(t, adj.row_C, t.a.groups_C, m, k, adj.tile_C, adj.d_C);
     if (t.a.delta_softplus) d_delta_k *= load(t.slope + k * W);
@@ -164,7 +218,7 @@ void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, 
   constexpr int W = kLanes<Real>;
   for (int n = 0; n < t.N; ++n) store(adj.states + n * W, t.load_channels(t.chunk_state(k0 / kChunk, m, n), m));
   t.out = {t.tile_out, W};
-  const bool fast = t.template advance<Discretization, constant, true>(m, tokens, nullptr, adj.states, adj.kept);
+  const bool fast = advance<Discretization, constant, true>(t, m, tokens, (const Real*)nullptr, adj.states, adj.kept);
 
   Rows<Real> d_y = t.load_rows(t.a.d_out, m, k0, tokens, adj.d_y);
   if (t.a.z.data) {  // out = y·z·s with s = sigmoid(z); its derivative by z is y·s·(1 + z(1 − s))
@@ -184,6 +238,11 @@ void backward_block(Task<Real>& t, const Adjoint<Real>& adj, int m, int64_t k0, 
     adjoint_chunk<Real, Discretization, constant, false>(t, adj, m, tokens, d_y, d_u, d_delta);
   t.store_rows(t.a.d_u, m, k0, tokens, adj.d_u);
   t.store_rows(t.a.d_delta, m, k0, tokens, adj.d_delta);
+  if (t.mixes && t.a.d_mix.data) {
+    const Rows<Real> d_mix = t.rows(t.a.d_mix, m, k0, adj.d_mix);
+    if (t.in_place(t.a.d_mix, m)) t.each(tokens, [&](int k) { d_mix.put(k, load(adj.d_mix + k * W)); });
+    t.store_rows(t.a.d_mix, m, k0, tokens, adj.d_mix);
+  }
 }
 
 template <class Real>
@@ -213,6 +272,7 @@ void backward(Task<Real>& t, Arena& arena) {
     if (t.a.groups_C) write_partial_tile(t, adj.tile_C, t.a.partial_C, k0, tokens);
   }
   t.write_state(t.a.d_initial_state, adj.g);
+  if (t.two_samples) t.write_state(t.second_part(t.a.d_initial_state), adj.d_past);
   t.write_state(t.a.partial_A, adj.d_A);
   if (!t.a.groups_B) t.write_state(t.a.partial_B, adj.d_B);
   if (!t.a.groups_C) t.write_state(t.a.partial_C, adj.d_C);

@@ -33,6 +33,10 @@ struct Rows {
   int dtype = kDtype<Real>;
 
   TUSTIN_INLINE Real* operator[](int64_t k) const { return (Real*)first + k * step; }
+  // From row k on.
+  Rows from(int64_t k) const {
+    return {(char*)first + k * step * int64_t(dtype == kDtype<Real> ? sizeof(Real) : sizeof(BFloat16)), step, dtype};
+  }
   TUSTIN_INLINE Vec<Real> get(int64_t k) const {
     if constexpr (sizeof(Real) == 4) {
       if (__builtin_expect(dtype == TUSTIN_BFLOAT16, 0)) return widened<BFloat16>(k);
@@ -73,14 +77,24 @@ struct States {
   const typename Discretization::Channel* channel;
   const Real *B, *C;
   const int64_t step_B, step_C;
+  const bool starts;
 
   States(const Task<Real>& t, int m)
       : channel((const typename Discretization::Channel*)t.channels_of_discretization + int64_t(m) * t.N),
         B(t.a.groups_B ? t.B[0] : t.at(t.constant_B, m)),
         C(t.a.groups_C ? t.C[0] : t.at(t.constant_C, m)),
         step_B(t.a.groups_B ? t.B.step : 0),
-        step_C(t.a.groups_C ? t.C.step : 0) {}
+        step_C(t.a.groups_C ? t.C.step : 0),
+        starts(t.starts) {}
   Entries<Real, constant> B_of(int k) const { return entries(B + k * step_B, step_B); }
+  // Of the token before. The first has none: there u⁻ is 0, and any B will do; `first` is for where v⁻ is known instead.
+  template <bool first>
+  auto B_before(const Task<Real>& t, int m, int k) const {
+    if constexpr (first)
+      return Entries<Real, true>{t.at(t.past, m), false};
+    else
+      return B_of(k || !starts ? k - 1 : 0);
+  }
   Entries<Real, constant> C_of(int k) const { return entries(C + k * step_C, step_C); }
 
  private:
@@ -91,5 +105,14 @@ struct States {
       return {row};
   }
 };
+
+// What a rule reads of B: the entry of its token, or those of two.
+template <class Discretization, class Entry, class Before>
+TUSTIN_INLINE auto samples(Entry now, [[maybe_unused]] const Before& before, [[maybe_unused]] int n) {
+  if constexpr (Discretization::kTwoSamples)
+    return Samples{now, before[n]};
+  else
+    return now;
+}
 
 }  // namespace TUSTIN_LEVEL

@@ -98,7 +98,7 @@ int run(TustinScan a, bool gradient) {
 
   const int64_t tasks = a.batch * Slices(a).count();
   const Run<Real> run_one = discretization_runner<Real>(a.discretization);
-  const size_t bytes = Task<Real>::arena_bytes(a, gradient ? 4 : 0, gradient ? Adjoint<Real>::extra(a) : 0);
+  const size_t bytes = Task<Real>::arena_bytes(a, gradient ? 5 : 0, gradient ? Adjoint<Real>::extra(a) : 0);
   const int failed =
       for_each_task(tasks, a.threads, bytes, [&](int64_t i, Arena& arena) { run_one(a, arena, i, gradient); });
   if (failed || !gradient) return failed;

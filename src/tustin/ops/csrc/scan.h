@@ -13,7 +13,9 @@ enum { TUSTIN_FLOAT32 = 0, TUSTIN_FLOAT64 = 1, TUSTIN_BFLOAT16 = 2, TUSTIN_FLOAT
 
 /* The rules, in the order of their numbers. */
 #ifndef TUSTIN_DISCRETIZATIONS
-#define TUSTIN_DISCRETIZATIONS(X) X(mamba) X(zoh) X(foh) X(bil) X(pol) X(hoh) X(hoh3) X(rk4) X(rk4_raw)
+#define TUSTIN_DISCRETIZATIONS(X)                                                \
+  X(mamba) X(zoh) X(foh) X(bil) X(pol) X(hoh) X(hoh3) X(rk4) X(rk4_raw) \
+  X(true_foh) X(true_bil) X(exptrap)
 #endif
 
 /* A strided tensor; strides are in elements. data is NULL where an argument is not given. */
@@ -25,11 +27,12 @@ typedef struct {
 
 /* Everything of one scan. "Real" is double if `real` is TUSTIN_FLOAT64 and float otherwise.
 
-   u, delta, z, out, d_out, d_u, d_delta, d_z   (batch, D, L), any dtype, any strides
+   u, delta, z, mix, out and their gradients    (batch, D, L), any dtype, any strides; mix is λ, ½ if not given
    B, C, d_B, d_C                               (batch, G, N, L), any dtype, any strides; G = 1 for one B per token,
                                                 or G = 0: constant, (D, N), in stride[0] and stride[1]
    A, d_A (D, N); D, delta_bias, d_D, d_delta_bias (D,)            Real, contiguous
-   initial_state, last_state and their gradients (batch, D, N)     Real, contiguous
+   initial_state, last_state and their gradients (batch, D, N)     Real, contiguous; for a rule of two samples two of them,
+                                                one after the other: h, and the product B·u of the token before
    chunk_states (batch, chunks, N, D)                              Real, contiguous: the state before each chunk
 
    The gradients of B and C per token, of A, D and delta_bias are sums. Each has a buffer of partial sums, which
@@ -41,10 +44,10 @@ typedef struct {
 typedef struct {
   int32_t discretization, real, delta_softplus, reverse, threads, careful;
   int64_t batch, D, L, N, groups_B, groups_C;
-  TustinTensor u, delta, z, B, C, out;
+  TustinTensor u, delta, z, B, C, mix, out;
   void *A, *D_skip, *delta_bias, *initial_state, *last_state, *chunk_states;
 
-  TustinTensor d_out, d_u, d_delta, d_z, d_B, d_C;
+  TustinTensor d_out, d_u, d_delta, d_z, d_B, d_C, d_mix;
   void *d_last_state, *d_initial_state, *d_A, *d_D, *d_delta_bias;
   void *partial_A, *partial_B, *partial_C, *partial_D, *partial_bias;
 } TustinScan;

@@ -1,5 +1,4 @@
-// One batch element and one slice of channels: where its data lie, the tiles and states it works on, and the recurrence
-// over one chunk of tokens, which the forward and the backward pass share.
+// One batch element and one slice of channels: where its data lie, and the tiles and states it works on.
 #pragma once
 
 #include <new>
@@ -24,13 +23,15 @@ struct Task {
   const int64_t batch, slice, first, end;
   const int N, pitch, blocks;     // pitch: N rounded up to whole registers and HalfVecs
   Real *constant_B, *constant_C;  // [blocks][N][W]
+  Real* past;                     // [blocks][N][W]: for rules of two samples, B·u of the token before the first or the last
   Real *h, *h_before;             // [blocks][N][W]: the states; [N][W]: those of one block before the chunk at hand
   void* channels_of_discretization;       // Discretization::Channel[blocks][N]
   Real* reach;                    // [blocks][W]: the largest |A| of a channel; infinite in a block with an exact one
   Rows<Real> B, C;                // of the chunk at hand, where they are not constant
-  Rows<Real> u, delta, z, out;    // of the block and chunk at hand
+  Rows<Real> u, delta, z, mix, out;  // of the block and chunk at hand; u has a row before the first, if there is one
+  bool starts = true, two_samples = false, mixes = false;  // the first chunk; kinds of rules
   Real *slope, *sigmoid, *gate;   // [kChunk][W]: softplus', sigmoid(z), silu(z)
-  Real *tile_u, *tile_delta, *tile_z, *tile_out;  // [kChunk][W]: the rows, where they need room
+  Real *tile_u, *tile_delta, *tile_z, *tile_mix, *tile_out;  // [kChunk][W]: the rows, where they need room; u has one more
 
   Task(const TustinScan& a, Arena& arena, int64_t index)
       : a(a),
@@ -44,12 +45,13 @@ struct Task {
     arena.reset();
     constant_B = arena.take<Real>(a.groups_B ? 0 : states());
     constant_C = arena.take<Real>(a.groups_C ? 0 : states());
+    past = arena.take<Real>(states());
     h = arena.take<Real>(states());
     h_before = arena.take<Real>(int64_t(N) * W);
     channels_of_discretization = arena.take<Real>(kMaxChannel * states());
     reach = arena.take<Real>(blocks * W);
-    Real** const tiles[] = {&slope, &sigmoid, &gate, &tile_u, &tile_delta, &tile_z, &tile_out};
-    for (Real** tile : tiles) *tile = arena.take<Real>(kChunk * W);
+    Real** const tiles[] = {&slope, &sigmoid, &gate, &tile_u, &tile_delta, &tile_z, &tile_mix, &tile_out};
+    for (Real** tile : tiles) *tile = arena.take<Real>((kChunk + 1) * W);
 
     for (int m = 0; m < blocks; ++m) {
       if (!a.groups_B) load_constant(a.B, m, constant_B);
@@ -61,6 +63,7 @@ struct Task {
   void prepare_channels() {
     using Channel = typename Discretization::Channel;
     static_assert(sizeof(Channel) <= kMaxChannel * sizeof(V));
+    two_samples = Discretization::kTwoSamples, mixes = Discretization::kMixes;
     read_state(a.A, 0, h);  // for a moment
     for (int m = 0; m < blocks; ++m) {
       V largest{};
@@ -80,11 +83,14 @@ struct Task {
       read_state(a.initial_state, batch, h);
     else
       for (int64_t i = 0; i < states(); ++i) h[i] = 0;
+    if (two_samples && a.initial_state) read_state(second_part(a.initial_state), batch, past);
   }
+  // v⁻ in the state of a rule of two samples.
+  void* second_part(void* state) const { return state ? (Real*)state + a.batch * a.D * N : nullptr; }
 
   static size_t arena_bytes(const TustinScan& a, int64_t extra_states, int64_t extra) {
     const int64_t padded = Slices(a).channels + W;
-    const int64_t reals = (4 + kMaxChannel + extra_states) * padded * a.N + padded + 7 * kChunk * W + extra;
+    const int64_t reals = (5 + kMaxChannel + extra_states) * padded * a.N + padded + 8 * (kChunk + 1) * W + extra;
     return size_t(reals) * sizeof(Real) + 64 * 32;
   }
 
@@ -128,6 +134,7 @@ struct Task {
   }
   // The rows of B and C from token k on, which lie as `in_rows` wants them.
   void find_matrices(int64_t k) {
+    starts = k == 0;
     if (a.groups_B) B = matrix_rows(a.B, a.groups_B, k);
     if (a.groups_C) C = matrix_rows(a.C, a.groups_C, k);
   }
@@ -167,7 +174,11 @@ struct Task {
   // The element-wise functions run in several short passes over the tiles: one long chain of operations per element would
   // leave the CPU waiting for results.
   void load_inputs(int m, int64_t k, int tokens, bool with_slope) {
-    u = load_rows(a.u, m, k, tokens, tile_u);
+    if (two_samples && k > 0)
+      u = load_rows(a.u, m, k - 1, tokens + 1, tile_u).from(1);
+    else
+      u = load_rows(a.u, m, k, tokens, tile_u);
+    if (mixes) load_mix(m, k, tokens);
     delta = load_rows(a.delta, m, k, tokens, tile_delta);
     if (a.delta_bias) {
       const V bias = parameter(a.delta_bias, m);
@@ -195,64 +206,42 @@ struct Task {
     }
   }
 
+  // λ; one row serves all tokens where it is constant.
+  void load_mix(int m, int64_t k, int tokens) {
+    const bool constant = !a.mix.data || (a.mix.stride[1] == 0 && a.mix.stride[2] == 0);
+    if (!a.mix.data)
+      store(tile_mix, splat(Real(0.5)));
+    else
+      mix = load_rows(a.mix, m, k, constant ? 1 : tokens, tile_mix);
+    if (constant) mix = {tile_mix, 0};
+  }
+
+  // What a rule wants to know of token k.
+  template <class Discretization>
+  TUSTIN_INLINE typename Discretization::Token token(int k, V delta, V u, V before) const {
+    if constexpr (Discretization::kMixes)
+      return {delta, u, before, mix.get(k)};
+    else if constexpr (Discretization::kTwoSamples)
+      return {delta, u, before};
+    else
+      return {delta, u};
+  }
+  // u⁻ of token k: 1 where v⁻ is known instead, 0 where there is none.
+  template <bool first>
+  TUSTIN_INLINE V u_before(int k) const {
+    return first ? splat(Real(1)) : k || !starts ? u.get(k - 1) : V{};
+  }
+
   template <class Pass>
   static TUSTIN_INLINE void each(int tokens, Pass pass) {
     for (int i = 0; i < tokens; ++i) pass(i);
   }
 
-  // The recurrence over one chunk; returns whether it could be fast. Looking at every step beforehand would mean to wait
-  // for all of them to arrive, so it is tried, and done again in the few cases where some step was too long.
-  template <class Discretization, bool constant, bool keep>
-  TUSTIN_INLINE bool advance(int m, int tokens, const Real* gate, Real* from, Real* kept) const {
-    if (Discretization::kHasFast && !a.careful && may_be_fast(m, V{})) {
-      for (int n = 0; !keep && n < N; ++n) store(h_before + n * W, load(from + n * W));
-      if (may_be_fast(m, recur<Discretization, constant, true, keep>(m, tokens, gate, from, kept))) return true;
-      for (int n = 0; !keep && n < N; ++n) store(from + n * W, load(h_before + n * W));
-    }
-    recur<Discretization, constant, false, keep>(m, tokens, gate, from, kept);
-    return false;
-  }
-
- private:
+  // Whether the token before the first one is known by its v⁻.
+  bool knows_past() const { return starts && a.initial_state; }
   // Whether with steps up to `longest` every e^z is a normal number, and no channel of the block wants the exact ladder.
   bool may_be_fast(int m, V longest) const { return all(longest * load(reach + m * W) < kBound<Real>); }
 
-  // The recurrence over one chunk, and its output y = (C·h + D u)·gate into `out`; without a gate where that is NULL.
-  // Either the states at `from` are updated in place, or, with `keep`, those after each token and what the rule keeps
-  // are written for the backward pass, which wants the output only for the gradient of the gate. Returns the longest steps.
-  template <class Discretization, bool constant, bool fast, bool keep>
-  TUSTIN_APART V recur(int m, int tokens, const Real* gate, Real* from, Real* kept) const {
-    const States<Real, Discretization, constant> states(*this, m);
-    const V skip = parameter(a.D_skip, m);
-    const int N = this->N, next = keep ? N * W : 0;
-    const bool output = !keep || a.z.data;
-    V longest{};
-    for (int k = 0; k < tokens; ++k) {
-      const V u_k = u.get(k);
-      const V delta_k = delta.get(k);
-      if (fast) longest = at_least(longest, magnitude(delta_k));
-      const typename Discretization::Token token(delta_k, u_k);
-      const auto B = states.B_of(k);
-      const auto C = states.C_of(k);
-      const Real* before = from + k * next;
-      Real* after = from + (k + 1) * next;
-      V y{};
-      for (int n = 0; n < N; ++n) {
-        V note{};
-        const V state = Discretization::template step<fast>(token, states.channel[n], load(before + n * W), B[n], note);
-        store(after + n * W, state);
-        if (keep) store(kept + k * next + n * W, note);
-        if (output) y = fma(state, C[n], y);
-      }
-      if (!output) continue;
-      if (a.D_skip) y = fma(skip, u_k, y);
-      if (gate) y *= load(gate + k * W);
-      out.put(k, y);
-    }
-    return longest;
-  }
-
- public:
   Real* chunk_state(int64_t chunk, int m, int n) const {
     const int64_t chunks = (a.L + kChunk - 1) / kChunk;
     return (Real*)a.chunk_states + ((batch * chunks + chunk) * N + n) * a.D + channel(m);

@@ -69,6 +69,12 @@ def state_shape(u: Tensor, A: Tensor, rule: Discretization) -> tuple[int, ...]:
     return shape if rule.state_parts == 1 else (*shape, rule.state_parts)
 
 
+def empty_state(u: Tensor, A: Tensor, rule: Discretization) -> Tensor:
+    """Room for a state; its parts, where it has several, lie one after the other, as the fused backends write them."""
+    shape = state_shape(u, A, rule)
+    return A.new_empty(shape) if len(shape) == 3 else A.new_empty(shape[-1], *shape[:3]).movedim(0, -1)
+
+
 # ── what it insists on ───────────────────────────────────────────────────────────────────────────────────────────────
 
 _NAMES = Tensors._fields

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...discretize import get_discretization
 from .. import native
 from ..native import TENSOR, addresses, fields, in_huge_pages
-from .arguments import Options, Tensors, groups
+from .arguments import Options, Tensors, empty_state, groups
 
-_SCAN = Struct(f"@6i6q{TENSOR * 6}6P{TENSOR * 6}10P")
-_NO_GRADIENTS = (*fields(None) * 6, *(0,) * 10)
+_SCAN = Struct(f"@6i6q{TENSOR * 7}6P{TENSOR * 7}10P")
+_NO_GRADIENTS = (*fields(None) * 7, *(0,) * 10)
 CAREFUL = False
 """Never take the fast path of the kernel, which changes no bit; for testing."""
 
@@ -49,9 +50,13 @@ def forward(
     With `in_place` the last state takes the place of the initial one, which is contiguous.
     """
     u = tensors.u
-    A, D, delta_bias, initial_state = _dense(tensors.A, tensors.D, tensors.delta_bias, tensors.initial_state)
+    rule = get_discretization(options.discretization)
+    A, D, delta_bias, initial_state = _dense(tensors.A, tensors.D, tensors.delta_bias, _in_parts(tensors.initial_state))
     out = in_huge_pages(torch.empty_like(u))
-    last_state = initial_state if in_place else A.new_empty(*u.shape[:2], A.shape[1])
+    if in_place:
+        last_state = initial_state if rule.taps == 1 else initial_state.movedim(0, -1)
+    else:
+        last_state = empty_state(u, A, rule)
     pointers = addresses(A, D, delta_bias, initial_state, last_state, chunk_states)
     _run("tustin_scan_forward", *_head(tensors, options), *fields(out), *pointers, *_NO_GRADIENTS)
     return out, last_state
@@ -61,13 +66,13 @@ def backward(
     d_out: Tensor, d_last_state: Tensor | None, tensors: Tensors, options: Options, chunk_states: Tensor
 ) -> Tensors:
     """The gradient of every tensor that was given."""
-    u, delta, A, B, C, D, z, delta_bias, initial_state, _ = tensors
-    A, D, delta_bias, initial_state = _dense(A, D, delta_bias, initial_state)
-    d_last_state, chunk_states = _dense(d_last_state, chunk_states)
+    u, delta, A, B, C, D, z, delta_bias, initial_state, mix = tensors
+    A, D, delta_bias, initial_state = _dense(A, D, delta_bias, _in_parts(initial_state))
+    d_last_state, chunk_states = _dense(_in_parts(d_last_state), chunk_states)
     batch, channels, L = u.shape
     N = A.shape[1]
     d_u, d_delta = in_huge_pages(torch.empty_like(u)), in_huge_pages(torch.empty_like(delta))
-    d_z = None if z is None else in_huge_pages(torch.empty_like(z))
+    d_z, d_mix = [None if t is None else in_huge_pages(torch.empty_like(t)) for t in (z, mix)]
     d_A = torch.empty_like(A)
     d_D, d_bias, d_state = [None if t is None else torch.empty_like(t) for t in (D, delta_bias, initial_state)]
     d_B, d_C = [m.new_empty(m.shape, dtype=A.dtype) if m.ndim == 2 else torch.empty_like(m) for m in (B, C)]
@@ -89,10 +94,13 @@ def backward(
         *fields(d_z),
         *_matrix(d_B),
         *_matrix(d_C),
+        *fields(d_mix),
         *addresses(d_last_state, d_state, d_A, d_D, d_bias),
         *partial,
     )
-    return Tensors(d_u, d_delta, d_A, d_B.to(B.dtype), d_C.to(C.dtype), d_D, d_z, d_bias, d_state)
+    if d_state is not None and d_state.ndim == 4:
+        d_state = d_state.movedim(0, -1).contiguous()
+    return Tensors(d_u, d_delta, d_A, d_B.to(B.dtype), d_C.to(C.dtype), d_D, d_z, d_bias, d_state, d_mix)
 
 
 def _room(size: int) -> Tensor:
@@ -107,17 +115,22 @@ def _room(size: int) -> Tensor:
 
 
 def _head(tensors: Tensors, options: Options) -> list[int]:
-    """The fields of TustinScan up to C."""
-    u, delta, A, B, C, _, z, *_ = tensors
+    """The fields of TustinScan up to mix."""
+    u, delta, A, B, C, _, z, *_, mix = tensors
     numbers = [_number(options.discretization), native.DTYPES[A.dtype], options.delta_softplus, options.reverse]
     shape = [native.threads(), CAREFUL, *u.shape, A.shape[1], groups(B), groups(C)]
-    return [*numbers, *shape, *fields(u), *fields(delta), *fields(z), *_matrix(B), *_matrix(C)]
+    return [*numbers, *shape, *fields(u), *fields(delta), *fields(z), *_matrix(B), *_matrix(C), *fields(mix)]
 
 
 def _matrix(matrix: Tensor) -> tuple[int, ...]:
     """The fields of B, C or a gradient: what is not constant gets its group dimension."""
     data, dtype, *stride = fields(matrix)
     return (data, dtype, stride[0], 0, *stride[1:3]) if matrix.ndim == 3 else (data, dtype, *stride)
+
+
+def _in_parts(state: Tensor | None) -> Tensor | None:
+    """The state of a rule of two samples with its parts one after the other, (2, batch, D, N)."""
+    return state if state is None or state.ndim == 3 else state.movedim(-1, 0)
 
 
 def _dense(*tensors: Any) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from ..dispatch import kernels
 from ..native import in_huge_pages
 from ..operators import check_memory, pull_back, register
 from . import reference
-from .arguments import SCHEMA, TENSORS, Options, Tensors, split, state_shape
+from .arguments import SCHEMA, TENSORS, Options, Tensors, empty_state, split
 
 _PACKAGE = __name__.rpartition(".")[0]
 _SMALL = ("A", "D", "delta_bias", "initial_state")
@@ -31,7 +31,7 @@ def _forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 def _forward_fake(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     (u, _, A, *_), options = split(arguments)
-    last_state = A.new_empty(state_shape(u, A, get_discretization(options.discretization)))
+    last_state = empty_state(u, A, get_discretization(options.discretization))
     return torch.empty_like(u), last_state, _empty_chunk_states(u, A, arguments[-1])
 
 

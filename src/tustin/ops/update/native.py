@@ -25,12 +25,13 @@ def update_state(
     D: Tensor | None,
     z: Tensor | None,
     delta_bias: Tensor | None,
+    mix: Tensor | None,
     delta_softplus: bool,
     discretization: str,
 ) -> Tensor:
     """The output; the state is overwritten. One that the kernel cannot overwrite is copied, and copied back."""
-    real = real_dtype(state, u, delta, A, B, C, D, z, delta_bias)
-    h = state.to(real).contiguous()
+    real = real_dtype(state, u, delta, A, B, C, D, z, delta_bias, mix)
+    h = state.to(real)
     tensors = Tensors(
         u.unsqueeze(-1),
         delta.unsqueeze(-1),
@@ -41,10 +42,11 @@ def update_state(
         None if z is None else z.unsqueeze(-1),
         None if delta_bias is None else delta_bias.to(real),
         initial_state=h,
+        mix=None if mix is None else mix.unsqueeze(-1),
     )
-    out, _ = scan.forward(tensors, Options(delta_softplus, discretization, reverse=False), None, in_place=True)
-    if h is not state:
-        state.copy_(h)
+    out, last = scan.forward(tensors, Options(delta_softplus, discretization, reverse=False), None, in_place=True)
+    if last.data_ptr() != state.data_ptr() or last.dtype != state.dtype:
+        state.copy_(last)
     return out.squeeze(-1)
 
 

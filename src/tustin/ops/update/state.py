@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...discretize import Discretization, get_discretization
+from ...discretize.apply import check_mix
 from ..checks import check_flags, check_overwritable, check_tensor, misshapen, real_dtype
 from ..dispatch import choose, declare, kernels
 from ..operators import register_in_place
@@ -15,8 +16,8 @@ from ..scan import BACKENDS, selective_scan
 
 _OPERATOR = "selective_state_update"
 _PACKAGE = __name__.rpartition(".")[0]
-_NAMES = ("state", "u", "delta", "A", "B", "C", "D", "z", "delta_bias")
-_OPTIONAL = frozenset(("D", "z", "delta_bias"))
+_NAMES = ("state", "u", "delta", "A", "B", "C", "D", "z", "delta_bias", "mix")
+_OPTIONAL = frozenset(("D", "z", "delta_bias", "mix"))
 
 declare(_OPERATOR, *BACKENDS.values(), warns=lambda device: True)
 
@@ -35,6 +36,7 @@ def selective_state_update(
     *,
     discretization: str | Discretization = "mamba",
     backend: str = "auto",
+    mix: Tensor | float | None = None,
 ) -> Tensor:
     """Advance the state by one token, in place, and return the output of that token.
 
@@ -43,7 +45,8 @@ def selective_state_update(
         out = (C·state + D u) · silu(z)
 
     It is `selective_scan` of one token with its state written back, so a scan of some tokens followed by updates is the
-    scan of all of them. On the CPU the two give the same bits where the state is kept in float32.
+    scan of all of them. On the CPU the two give the same bits where the state is kept in float32
+    and the rule reads one sample; a rule of two finds B u of the token before rounded in its state.
 
     Args:
         state: The state, (batch, D, N); for a rule of p > 1 input samples (batch, D, N, p), as `selective_scan` returns
@@ -59,6 +62,7 @@ def selective_state_update(
         delta_softplus: Pass delta through softplus, after the bias.
         discretization: Name of a registered discretization, or a `Discretization`.
         backend: "auto", "native" (CPU), "triton" (GPU) or "reference".
+        mix: λ of a rule that has one, (batch, D) or a number; ½ if not given.
 
     Returns:
         The output, (batch, D) in the dtype of u. Inside, everything is float32, or float64 if an argument is.
@@ -67,7 +71,12 @@ def selective_state_update(
     state is copied.
     """
     rule = get_discretization(discretization)
-    tensors = (state, u, delta, A, B, C, D, z, delta_bias)
+    check_mix(_OPERATOR, rule, mix)
+    if isinstance(mix, int | float):
+        mix = u.new_tensor(mix, dtype=real_dtype(state, u, delta, A, B, C, D, z, delta_bias))
+    if isinstance(mix, Tensor) and mix.ndim == 0:
+        mix = mix.expand(u.shape)
+    tensors = (state, u, delta, A, B, C, D, z, delta_bias, mix)
     _check(tensors, rule)
     check_flags(_OPERATOR, delta_softplus=delta_softplus)
     if choose(_OPERATOR, backend, u.device, rule, real_dtype(*tensors)) == "reference":
@@ -78,7 +87,7 @@ def selective_state_update(
 
 def _by_scan(state: Tensor, *arguments: Any) -> Tensor:
     """The definition; the scan may keep its initial state for the gradient, so it gets a copy."""
-    u, delta, A, B, C, D, z, delta_bias, delta_softplus, rule, *backend = arguments
+    u, delta, A, B, C, D, z, delta_bias, mix, delta_softplus, rule, *backend = arguments
     out, last_state = selective_scan(
         u.unsqueeze(-1),
         delta.unsqueeze(-1),
@@ -92,6 +101,7 @@ def _by_scan(state: Tensor, *arguments: Any) -> Tensor:
         return_last_state=True,
         discretization=rule,
         initial_state=state.clone(),
+        mix=None if mix is None else mix.unsqueeze(-1),
         backend=backend[0] if backend else "auto",
     )
     state.copy_(last_state)
@@ -110,7 +120,7 @@ def _fake(state: Tensor, u: Tensor, *arguments: Any) -> Tensor:
 _update = register_in_place(
     _OPERATOR,
     "(Tensor(a!) state, Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, "
-    "Tensor? delta_bias, bool delta_softplus, str discretization) -> Tensor",
+    "Tensor? delta_bias, Tensor? mix, bool delta_softplus, str discretization) -> Tensor",
     _run,
     _fake,
     _by_scan,
@@ -138,6 +148,7 @@ def _check(tensors: tuple[Tensor | None, ...], rule: Discretization) -> None:
         "state": (batch, D, N) if rule.state_parts == 1 else (batch, D, N, rule.state_parts),
         "delta": (batch, D),
         "z": (batch, D),
+        "mix": (batch, D),
         "D": (D,),
         "delta_bias": (D,),
     }

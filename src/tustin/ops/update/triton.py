@@ -31,10 +31,14 @@ def update_state(
     D: Tensor | None,
     z: Tensor | None,
     delta_bias: Tensor | None,
+    mix: Tensor | None,
     delta_softplus: bool,
     discretization: str,
 ) -> Tensor:
-    """The output; the state is overwritten. One that is not contiguous is copied, and copied back."""
+    """The output; the state is overwritten. One that is not contiguous is copied, and copied back.
+
+    No rule of Triton's has a λ, so that `mix` is never given.
+    """
     batch, channels = u.shape
     N = A.shape[1]
     h = state.contiguous()
