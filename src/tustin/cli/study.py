@@ -7,6 +7,7 @@ from collections.abc import Callable, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..support.extras import insist_on
 from ..support.files import shortened
 from ..support.names import unknown
 from . import study_forms
@@ -137,6 +138,7 @@ def _seeds(text: str) -> list[int]:
 
 def run(args: argparse.Namespace) -> None:
     """One of the forms of the command."""
+    insist_on("study")  # the report needs it, after all the runs
     forms: dict[str, Callable[[argparse.Namespace], None]] = {
         "plan": lambda args: study_forms.plan(args, _add_options, _config, _plan),
         "finer": study_forms.finer,

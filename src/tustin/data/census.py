@@ -15,6 +15,8 @@ MOST_MASKS = 400
 """That are read; of more, so many at even distances."""
 MOST_CLASSES = 40
 """That are listed; of more, the largest."""
+MOST_UNLABELLED = 0.5
+"""Share of the pixels without a class; more are likely a class."""
 MOST_NAMES = 10
 """In a warning."""
 
@@ -52,6 +54,11 @@ class Census:
         yield from self._warnings(named)
 
     def _warnings(self, named: dict[int, str]) -> Iterator[str]:
+        if self.share(self.unlabelled) > MOST_UNLABELLED:
+            yield (
+                f"WARNING: most pixels have the value {self.unlabelled}, which means no class; if it is one, "
+                "data.unlabelled must be another value"
+            )
         if absent := [name for value, name in named.items() if not self.pixels.get(value)]:
             yield f"WARNING: {len(absent)} of {len(named)} classes have no pixel in these masks: {_some(absent)}"
         if foreign := sorted(value for value in self.pixels if value not in named and value != self.unlabelled):

@@ -153,7 +153,7 @@ def _keep_freed_memory() -> None:
     """
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         return
-    with contextlib.suppress(AttributeError):  # not glibc
+    with contextlib.suppress(AttributeError, TypeError):  # not glibc; on Windows no process is a library
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, 1 << 30)
         if not mallopt(_M_MMAP_THRESHOLD, 256 << 20):
@@ -176,4 +176,5 @@ def _after_fork_in_child() -> None:
     _forked = True  # the parent's OpenMP threads do not exist here, and waiting for them would hang
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork_in_child)

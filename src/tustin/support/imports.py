@@ -35,7 +35,7 @@ def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[
 
 def when_imported(library: str, action: Callable[[], object]) -> None:
     """Do this as soon as the library has been imported, by anyone; at once if it has been already."""
-    if library in sys.modules:
+    if sys.modules.get(library) is not None:
         action()
     else:
         sys.meta_path.insert(0, _Finder(library, action))

@@ -16,7 +16,9 @@ from .tally import part_names
 
 __all__ = ["draw_curves"]
 
-_SIZE = (10.4, 4.2)
+_SIZE = (10.4, 5.0)
+_LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 8, "loc": "upper center", "bbox_to_anchor": (0.5, -0.13)}
+"""Below the axes, where no curve is."""
 _PERCENT = [name for name, metric in METRICS.items() if metric.unit == "%"]
 
 
@@ -45,7 +47,7 @@ def _losses(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
     if parts:
         axes.set_yscale("symlog", linthresh=1e-3)
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.legend(frameon=False, fontsize=8, ncols=2)
+        axes.legend(**_LEGEND, ncols=3)
 
 
 def _metrics(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
@@ -55,7 +57,7 @@ def _metrics(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
     axes.set(xlabel="updates", ylabel="%", title="Held-out images")
     axes.set_ylim(bottom=0)
     if measured:
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(**_LEGEND, ncols=2)
 
 
 def _line(axes: Axes, records: Sequence[Mapping[str, Any]], name: str, label: str, look: Look, width: float) -> None:

@@ -235,7 +235,7 @@ def test_every_argument_of_another_dtype(discretization: str) -> None:
 def test_a_sample_alone_has_the_same_gradients(discretization: str) -> None:
     """Bit for bit, whatever else is in the batch: outputs, states and every gradient that is a sample's own."""
     x = system(8, D, L, N, C="grouped", optional=OPTIONAL, discretization=discretization)
-    own = ("u", "delta", "z", "B", "C", "initial_state")
+    own = ("u", "delta", "z", "B", "C", "initial_state", "mix")
     out, last, gradients = backward(leaves(x), discretization=discretization, delta_softplus=True)
     for i in range(8):
         alone = leaves({name: t[i : i + 1] if name in own else t for name, t in x.items()})

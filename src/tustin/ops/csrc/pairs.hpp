@@ -39,17 +39,19 @@ struct true_foh : Pair<Real> {
   using V = Vec<Real>;
   static constexpr bool kHasFast = true;
   static constexpr Real kSmall = 0.02;                             // as for the holds
-  static constexpr Real kLeast = sizeof(Real) == 8 ? 1e-140 : 1e-18;  // a step so short has no slope
+  static constexpr Real kLeast = sizeof(Real) == 8 ? 1e-140 : 1e-15;  // the slope over a shorter step is that over this one
 
   struct Token : Powers<Real> {
     V u, before, inverse, slope, slope_before;  // u, u⁻, 1/Δ, u/Δ, u⁻/Δ
+    V short_step;  // ½·kLeast where Δ is shorter: what β⁻ has to be in β⁻·m, which is ½(v − v⁻) at Δ = 0
     TUSTIN_INLINE Token(V delta, V u, V before)
         : Powers<Real>(delta),
           u(u),
           before(before),
-          inverse(select(magnitude(delta) > kLeast, 1 / delta, V{})),
+          inverse(select(magnitude(delta) > kLeast, 1 / delta, splat(1 / kLeast))),
           slope(u * inverse),
-          slope_before(before * inverse) {}
+          slope_before(before * inverse),
+          short_step(select(magnitude(delta) > kLeast, V{}, splat(kLeast / 2))) {}
     TUSTIN_INLINE V d_delta(V along, V, V) const { return along; }
   };
   struct Channel {
@@ -86,7 +88,7 @@ struct true_foh : Pair<Real> {
         x1 = select(ordinary, x1, x.x1), x2 = select(ordinary, x2, x.x2), x3 = select(ordinary, x3, x.x3);
       }
     const V beta = x2 * t.inverse, before = fma(d, expm1, d);
-    V beta_before = x1 - beta, by_A = fms(t.d1, after, fma(x2, v, (x3 + x3) * m));
+    V beta_before = (x1 - beta) + t.short_step, by_A = fms(t.d1, after, fma(x2, v, (x3 + x3) * m));
     if constexpr (!fast) {  // far out both cancel, and these do not
       const auto far = z < Constants<Real>::kMinExponent;
       beta_before = select(far, c.square * t.inverse, beta_before);

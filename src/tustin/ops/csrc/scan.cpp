@@ -29,13 +29,12 @@ bool in_rows(const TustinTensor& matrix, int64_t groups) {
 template <class Real>
 void bring_into_rows(const TustinScan& a, TustinTensor& matrix, int64_t groups, Real* rows) {
   const int64_t pitch = Task<Real>::rounded_states(a.N), chunks = (a.L + kChunk - 1) / kChunk;
-#pragma omp parallel for num_threads(a.threads) if (a.threads > 1)
-  for (int64_t i = 0; i < a.batch * groups * chunks; ++i) {
+  for_each(a.batch * groups * chunks, a.threads, [&](int64_t i) {
     const int64_t k = i % chunks * kChunk, group = i / chunks % groups, batch = i / chunks / groups;
     load_tile<Real>(matrix, batch * matrix.stride[0] + group * matrix.stride[1] + k * matrix.stride[3],
                     matrix.stride[2], matrix.stride[3], int(a.N), a.L - k < kChunk ? int(a.L - k) : kChunk,
                     rows + (i / chunks * a.L + k) * pitch, int(pitch));
-  }
+  });
   matrix = {rows, kDtype<Real>, {groups * a.L * pitch, a.L * pitch, 1, pitch}};
 }
 
@@ -104,13 +103,12 @@ int run(TustinScan a, bool gradient) {
   if (failed || !gradient) return failed;
 
   const int64_t sums_B = a.groups_B * a.batch, sums_C = a.groups_C * a.batch;
-#pragma omp parallel for num_threads(a.threads) if (a.threads > 1) schedule(dynamic)
-  for (int64_t i = 0; i < sums_B + sums_C; ++i) {
+  for_each(sums_B + sums_C, a.threads, [&](int64_t i) {
     if (i < sums_B)
       sum_over_slices<Real>(a, a.partial_B, a.groups_B, a.d_B, i);
     else
       sum_over_slices<Real>(a, a.partial_C, a.groups_C, a.d_C, i - sums_B);
-  }
+  });
   if (!a.groups_B) sum_over_batch<Real>(a, a.partial_B, a.D * a.N, a.d_B.data);
   if (!a.groups_C) sum_over_batch<Real>(a, a.partial_C, a.D * a.N, a.d_C.data);
   sum_over_batch<Real>(a, a.partial_A, a.D * a.N, a.d_A);

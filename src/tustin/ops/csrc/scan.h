@@ -3,7 +3,11 @@
 
 #include <stdint.h>
 
+#ifdef _WIN32
+#define TUSTIN_EXPORT __declspec(dllexport)
+#else
 #define TUSTIN_EXPORT __attribute__((visibility("default")))
+#endif
 
 #ifdef __cplusplus
 extern "C" {
