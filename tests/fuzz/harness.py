@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import platform
 import re
 import signal
 import sys
@@ -31,6 +32,8 @@ BARE = re.compile(
 )
 """What nobody wrote for a user."""
 
+
+platform.processor()  # Python starts a program for this, once; libraries ask when they are first imported
 
 FORBIDDEN = ("socket.connect", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork")
 

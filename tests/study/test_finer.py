@@ -85,4 +85,4 @@ def test_published_tables_are_what_the_result_files_say(page: Path, name: str) -
     if list(folder.glob("results/*.json")):
         assert published(read_study(folder)).strip() in inside
     else:
-        assert "The study is running" in inside
+        assert "No results yet" in inside
