@@ -1,4 +1,4 @@
-"""Tustin: state-space models whose discretization is a part you choose."""
+"""Tustin: state-space models with pluggable discretization."""
 
 from __future__ import annotations
 

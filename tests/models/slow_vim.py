@@ -86,21 +86,28 @@ def direction(layer: Parameters, xz: Tensor, discretization: str, suffix: str) -
     dt, B, C = projected.split([rank, N, N], dim=1)
     delta = torch.einsum("dr,brl->bdl", part(f"dt_proj{suffix}.weight"), dt)
     delta = F.softplus(delta + part(f"dt_proj{suffix}.bias")[:, None])
+    mix = None  # λ of a rule that has one
+    if f"mixer.mix_proj{suffix}.0.weight" in layer:
+        down, up = part(f"mix_proj{suffix}.0.weight"), part(f"mix_proj{suffix}.1.weight")
+        mix = torch.einsum("dr,re,bel->bdl", up, down, u) + part(f"mix_proj{suffix}.1.bias")[:, None]
     h = u.new_zeros(len(u), D, N)
     out, v = [], []
     for k in range(L):
-        alpha, betas = coefficients(delta[:, :, k, None], A, discretization)
+        now = None if mix is None else mix[:, :, k, None].sigmoid()
+        alpha, betas = coefficients(delta[:, :, k, None], A, discretization, now)
         v.insert(0, B[:, None, :, k] * u[:, :, k, None])
         h = alpha * h + sum(beta * sample for beta, sample in zip(betas, v, strict=False))
         out.append((h * C[:, None, :, k]).sum(-1) + part(f"D{suffix}") * u[:, :, k])
     return torch.stack(out, dim=-1) * F.silu(gate)
 
 
-def coefficients(delta: Tensor, A: Tensor, discretization: str) -> tuple[Tensor, tuple[Tensor, ...]]:
+def coefficients(
+    delta: Tensor, A: Tensor, discretization: str, mix: Tensor | None = None
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     z = delta * A
     if discretization == "mamba":
         return z.exp(), (delta,)
-    return DISCRETIZATIONS[discretization](delta.expand_as(z), z)
+    return DISCRETIZATIONS[discretization](delta.expand_as(z), z, mix=mix)
 
 
 def _middle(images: Tensor, config: Mapping[str, Any]) -> int:

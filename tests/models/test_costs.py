@@ -56,6 +56,18 @@ def test_products_are_what_the_flop_counter_counts(case: dict[str, Any]) -> None
     assert sum(told.flops[part] for part in products) - sums == counter.get_total_flops()
 
 
+def test_what_a_learned_lambda_costs() -> None:
+    plain, mixed = costs(build(discretization="mamba")), costs(build(discretization="exptrap"))
+    model = build(discretization="exptrap")
+    assert sum(mixed.parameters.values()) == sum(p.numel() for p in model.parameters())
+    added = {part: count - plain.parameters.get(part, 0) for part, count in mixed.parameters.items()}
+    D, rank = 2 * model.embed_dim, -(-model.embed_dim // 16)
+    assert {part: count for part, count in added.items() if count} == {
+        "mix_proj": len(model.layers) * 2 * (2 * D * rank + D)
+    }
+    assert set(mixed.flops) == set(mixed.parameters)
+
+
 def test_flops_of_another_size_of_images() -> None:
     model = build(img_size=32, patch_size=8)
     told = costs(model, img_size=(64, 32))

@@ -112,6 +112,30 @@ def test_initial_system() -> None:
         assert 0.6 < dt_proj.weight.abs().max() <= 2**-0.5
 
 
+def test_lambda_starts_at_a_half_and_is_learned() -> None:
+    """And the other weights are those of another rule: a pair of runs differs in nothing but the rule."""
+    models = []
+    for discretization in ("mamba", "exptrap"):
+        torch.manual_seed(0)
+        models.append((Mixer(20, d_state=4, discretization=discretization), torch.randn(2, 9, 20)))
+    (other, x), (mixer, same_x) = models
+    assert torch.equal(x, same_x)
+    own = dict(mixer.named_parameters())
+    for name, parameter in other.named_parameters():
+        assert torch.equal(parameter, own.pop(name)), name
+    assert sorted(own) == [f"mix_proj{b}.{part}" for b in ("", "_b") for part in ("0.weight", "1.bias", "1.weight")]
+    u = torch.randn(2, 40, 9)
+    for reverse in (False, True):
+        mix = mixer.scan_arguments(u, reverse)["mix"]
+        assert mix.shape == u.shape
+        assert bool((mix == 0.5).all())
+    mixer(x).square().sum().backward()
+    for part in (mixer.mix_proj, mixer.mix_proj_b):
+        assert part is not None
+        assert float(part[1].weight.grad.abs().max()) > 0  # type: ignore[union-attr]
+    assert Mixer(20, discretization="exptrap", state=False).mix_proj is None
+
+
 def test_unknown_names() -> None:
     with pytest.raises(ValueError, match=r"unknown discretization 'bill' \(did you mean 'bil'\?\); known: mamba, zoh"):
         Mixer(16, discretization="bill")

@@ -136,8 +136,8 @@ def _relative(picture: Path | None, page: Path) -> str | None:
 
 
 _DETAILS = """\
-Every benchmark writes what it measured with --json FILE, or with --out DIR as JSON, CSV, Markdown, LaTeX and a picture;
---from FILE makes all of them again from that JSON, without measuring.
+Every benchmark can write its results: --json FILE, or --out DIR for JSON, CSV, Markdown, LaTeX and a picture.
+--from FILE makes all of these again from the JSON, without measuring.
 
 examples:
   tustin bench
@@ -150,13 +150,13 @@ _BENCHMARKS = (
         "scan",
         "time the selective scan: every rule, backend and length, against mambapy and the machine's limits",
         """\
-Every rule on every backend, and torch.compile of the reference, beside mambapy's selective scan, at D 384 and N 16, in
-turns; then the limits of the machine, the share of them that the kernel reaches, and the checks. Takes some minutes,
-and an otherwise idle machine: what else runs shows up in the numbers. docs/performance.md explains the tables.
-With --levels the instruction sets of the native backend beside each other. All but v2 give the same bits.
-With --device cuda the fused GPU kernel, beside mamba_ssm's selective_scan_fn where that is installed.
+Times every rule on every backend, and the compiled reference, against mambapy's selective scan, at D 384 and N 16. Also
+measures the limits of the machine, and checks which share of them the kernel reaches. Takes some minutes. Run nothing
+else meanwhile: it would change the numbers. docs/performance.md explains the tables.
+--levels compares the instruction sets of the native backend. All but v2 give the same bits.
+--device cuda times the fused GPU kernel, against mamba_ssm's selective_scan_fn if that is installed.
 
---json holds the same: options, machine, cases (seconds per call: low and high quartile and median, and all laps as
+--json holds options, machine, cases (seconds per call: low and high quartile and median, and all laps as
 [party, round, lap, seconds]; times_faster_than_mambapy, or _mamba_ssm), skipped, limits, rates, checks and tables.
 
 examples:
@@ -168,10 +168,10 @@ examples:
   tustin bench scan --markdown docs/performance.md""",
         {
             "quick": "",
-            "discretizations": "with commas between them (default: all)",
+            "discretizations": "comma-separated (default: all)",
             "lengths": "",
             "batch-sizes": "default: 1,8; quick: 8",
-            "device": "where to run (default: cpu); cuda is AMD's, too",
+            "device": "where to run (default: cpu); use cuda for AMD GPUs, too",
             "dtype": "",
             "layout": "",
             "threads": "",
@@ -187,10 +187,10 @@ examples:
         "inference",
         "time whole models: every rule and batch size, against zoh, DeiT and the paper",
         """\
-Latency, throughput and memory of Vision Mamba with every rule, beside DeiT and the reference backend, at each batch
-size. Every round lets all have their turn; ratios are formed within a round, and a difference is claimed only where it
-is beyond the noise, which is measured, too: everything else is called a tie. Takes up to ten minutes and an otherwise
-idle machine. A batch that would not fit into memory ends the growth. docs/performance.md explains the tables.
+Latency, throughput and memory of Vision Mamba with every rule, against DeiT and the reference backend, at each batch
+size. All candidates run in every round, and ratios are formed within a round. A difference counts only if it exceeds
+the measured noise; everything else is called a tie. Batch sizes that would not fit into memory are left out. Takes up
+to ten minutes on an otherwise idle machine. docs/performance.md explains the tables.
 
 --out DIR writes inference.json, .csv, .md, .tex and .png. If DIR is the folder of a study, 'tustin study report DIR'
 shows them in its report.
@@ -219,8 +219,8 @@ examples:
         "train",
         "time a training step with every rule, against zoh, DeiT and the paper",
         """\
-Images per second and peak memory of a training step (forward, backward, AdamW) with every rule, relative to zoh, beside
-DeiT and the costs that the paper reports. Measured and judged as by 'tustin bench inference'.
+Images per second and peak memory of a training step (forward, backward, AdamW) with every rule, relative to zoh, with
+DeiT and the paper's figures for comparison. Measured and judged in the same way as 'tustin bench inference'.
 
 examples:
   tustin bench train
@@ -242,8 +242,8 @@ examples:
         "resolution",
         "time and memory of larger and larger images, against DeiT",
         """\
-Time and memory of one image as it grows, Vision Mamba beside DeiT: attention grows with the square of the number of
-tokens, the scan does not. Says where the lines cross.
+Time and memory of one image of growing size, for Vision Mamba and DeiT. The cost of attention grows with the square of
+the number of tokens, the cost of the scan linearly. Shows the size from which Vision Mamba is faster.
 
 examples:
   tustin bench resolution
@@ -257,10 +257,10 @@ examples:
     ),
     Benchmark(
         "model",
-        "time ViM-tiny beside DeiT-tiny on the CPU, and tell where the time goes",
+        "time ViM-tiny against DeiT-tiny on the CPU, and profile it",
         """\
-ViM-tiny with bil beside DeiT-tiny, in turns: inference, a large image, a training step; the memory of the large image,
-the reference backend, the operations that take most of the time, and the checks.
+ViM-tiny with bil against DeiT-tiny, in turns: inference, a large image and its memory, a training step. Also times the
+reference backend, lists the slowest operations, and runs the checks.
 
 examples:
   tustin bench model
@@ -275,10 +275,10 @@ examples:
         "transformers",
         "time a Hugging Face Mamba on the CPU: transformers' own path, its mambapy, and adapted",
         """\
-A Mamba with the shape of mamba-130m and random weights: prompts, decoding and training steps, as transformers runs it
-on a CPU, with its use_mambapy=True, and after tustin.adapt(model), in turns; and the operations that take most of the
-time. transformers' own training step is timed once, because it takes a minute or more. docs/adapters.md says how to
-adapt a model.
+A Mamba with the shape of mamba-130m and random weights: prompts, decoding and training steps. Compares transformers'
+own CPU path, its use_mambapy=True, and the model after tustin.adapt(model), in turns, and lists the slowest operations.
+transformers' own training step is timed once, because it takes a minute or more. docs/adapters.md says how to adapt a
+model.
 
 examples:
   tustin bench transformers
@@ -287,7 +287,7 @@ examples:
   tustin bench transformers --markdown docs/performance.md""",
         {
             "quick": "two or three minutes: one length of each and fewer rounds",
-            "lengths": "of prompts, with commas between them (default: 512,2048; quick: 512)",
+            "lengths": "prompt lengths, comma-separated (default: 512,2048; quick: 512)",
             "threads": "",
             "rounds": "default: 5, quick: 2",
         },
@@ -314,7 +314,7 @@ examples:
 
 COMMAND = Command(
     "bench",
-    "measure how fast it is, beside its peers",
+    "measure speed, against other implementations",
     _DETAILS,
     commands={benchmark.name: benchmark.command() for benchmark in _BENCHMARKS},
     takes_rule=True,

@@ -133,7 +133,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "compile": {"action": "store_true", "help": "also measure zoh and DeiT under torch.compile"},
     "levels": {
         "action": "store_true",
-        "help": "instead, compare the instruction sets that the native backend has here, on one thread and on all",
+        "help": "only compare the native backend's instruction sets, on one thread and on all",
     },
 }
 """By name, in the order of a command line; what is not given is None or False."""
@@ -147,18 +147,20 @@ def add_arguments(parser: argparse.ArgumentParser, names: dict[str, str]) -> Non
 
 def add_outputs(parser: argparse.ArgumentParser, benchmark: str, page: bool, plot: bool) -> None:
     write = parser.add_argument_group("what is written")
-    help_of_json = "everything as JSON, into FILE or instead"
+    help_of_json = "write JSON to FILE, or to stdout instead of tables"
     write.add_argument("--json", nargs="?", const="-", type=output, metavar="FILE", help=help_of_json)
     if page:
-        renewed = "renew the part between the two marks in FILE"
+        renewed = "replace the tables between the two marks in FILE"
         write.add_argument("--markdown", type=marked(benchmark), metavar="FILE", help=renewed)
-    write.add_argument("--latex", type=output, metavar="FILE", help="the tables for a paper")
+    write.add_argument("--latex", type=output, metavar="FILE", help="write the tables as LaTeX")
     if plot:
-        drawn = "the picture (.png, .svg or .pdf)"
+        drawn = "draw the results to FILE (.png, .svg or .pdf)"
         write.add_argument("--plot", type=lambda text: output(str(picture(text))), metavar="FILE", help=drawn)
-    write.add_argument("--out", type=folder, metavar="DIR", help="all of it into this folder, and the times as CSV")
     write.add_argument(
-        "--from", dest="source", type=Path, metavar="FILE", help="measure nothing: show the result that --json wrote"
+        "--out", type=folder, metavar="DIR", help="write all of these, and the times as CSV, to this folder"
+    )
+    write.add_argument(
+        "--from", dest="source", type=Path, metavar="FILE", help="show a result that --json wrote; measure nothing"
     )
 
 

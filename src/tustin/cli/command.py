@@ -55,7 +55,7 @@ def parse(commands: Mapping[str, Command], argv: Sequence[str]) -> argparse.Name
     shared.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser = _Parser(
         prog="tustin",
-        description="State-space models whose discretization is a part you choose.",
+        description="State-space models with pluggable discretization.",
         epilog=_EXAMPLES,
         parents=[shared],
         **_OPTIONS,

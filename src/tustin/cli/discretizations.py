@@ -34,16 +34,14 @@ examples:
 LEGEND = """\
 One step of h' = A·h + B·u is h_k = α·h_{k−1} + β·B·u_k, where z = Δ·A.
 φ1(z) = (e^z − 1)/z, φ2(z) = (φ1(z) − 1)/z, φ3(z) = (φ2(z) − 1/2)/z, and so on.
-order: the power of Δ with which the error falls, for a smooth input and for one
-that really is held over each step; 0 means that it does not fall.
+order: the power of Δ with which the error falls, for a smooth input and for an
+input that is constant over each step; 0 means that the error does not fall.
 exact equilibrium: a constant input settles where the continuous system does."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
-    parser.add_argument(
-        "--plot", metavar="FILE", type=picture, help="also draw what the rules do into FILE (.png, .svg or .pdf)"
-    )
+    parser.add_argument("--plot", metavar="FILE", type=picture, help="also plot the rules to FILE (.png, .svg or .pdf)")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -14,8 +14,9 @@ __all__ = ["COMMAND"]
 DETAILS = """\
 Add its output to a bug report: it names neither user nor host.
 
---gpu-compile needs Triton and minutes, but no GPU: registers, spills, shared memory, instructions, global loads and
-stores of every kernel, rule and dtype, next to zoh's, and an estimate of the least time. docs/gpu.md explains it.
+--gpu-compile needs Triton but no GPU, and takes minutes. For every kernel, rule and dtype it prints registers, spills,
+shared memory, instructions, global loads and stores, each relative to zoh, and a lower bound of the time. docs/gpu.md
+explains the numbers.
 
 examples:
   tustin doctor
@@ -31,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         const=[],
         type=listed(_target),
         metavar="A,B",
-        help="instead, compile every GPU kernel, without a GPU, for sm_80,sm_90,sm_100,gfx942 (default: all)",
+        help="only compile every GPU kernel, without a GPU, for sm_80,sm_90,sm_100,gfx942 (default: all)",
     )
 
 

@@ -21,24 +21,32 @@ MODEL_ARGUMENTS = ("stride", "delta_scale", "conv_dilation")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="folder of a run, or a checkpoint")
-    where = parser.add_argument_group("data", "by default those that it was trained on")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="checkpoint, or folder of a run")
+    where = parser.add_argument_group("data", "default: the data that the model was trained on")
     kinds = ("digits", "cifar10", "cifar100", "folder", "ade20k", "masks", "coco")
-    where.add_argument("--data.name", dest="data_name", choices=kinds, help="which data; with a path, a folder")
-    where.add_argument("--data.path", dest="data_path", metavar="FOLDER", help="where they are")
+    which = "dataset (default: the one the model was trained on, or 'folder' if --data.path is given)"
+    where.add_argument("--data.name", dest="data_name", choices=kinds, help=which)
+    where.add_argument("--data.path", dest="data_path", metavar="FOLDER", help="folder of the dataset")
     where.add_argument(
         "--data.skip_corrupt", dest="skip_corrupt", action="store_true", help="skip images that cannot be read"
     )
     parser.add_argument(
-        "--segmentation.window", dest="window", choices=("whole", "slide"), help="by default as in training"
+        "--segmentation.window",
+        dest="window",
+        choices=("whole", "slide"),
+        help="whole images or sliding windows (default: as in training)",
     )
-    finer = parser.add_argument_group("images sampled more finely", "by default the model as it was trained")
+    finer = parser.add_argument_group("images sampled more finely", "default: the model as it was trained")
     finer.add_argument(
         "--stride", metavar="N", type=at_least_one, help="pixels between patches; positions are resampled"
     )
-    finer.add_argument("--delta-scale", metavar="X", type=float, help="factor of every step of the scan")
-    finer.add_argument("--conv-dilation", metavar="N", type=at_least_one, help="tokens between the convolution's taps")
-    parser.add_argument("--batch-size", type=at_least_one, help="images at once (default: 128 to classify, or else 8)")
+    finer.add_argument("--delta-scale", metavar="X", type=float, help="multiply every step of the scan by X")
+    finer.add_argument(
+        "--conv-dilation", metavar="N", type=at_least_one, help="distance between the convolution's taps, in tokens"
+    )
+    parser.add_argument(
+        "--batch-size", type=at_least_one, help="images per batch (default: 128 for classification, else 8)"
+    )
     parser.add_argument("--workers", type=zero_or_more, default=0, help="processes that load images (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 

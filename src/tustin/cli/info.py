@@ -35,13 +35,16 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "model", metavar="MODEL", nargs="?", help="name of a model, or a checkpoint; a list if not given"
+        "model", metavar="MODEL", nargs="?", help="name of a model, or a checkpoint (default: list all models)"
     )
-    parser.add_argument("--discretization", metavar="NAME", help="the rule of the scan (default: of the model)")
+    parser.add_argument("--discretization", metavar="NAME", help="discretization rule (default: the model's)")
     parser.add_argument(
-        "--img-size", metavar="SIZE", type=image_size, help="224, or height x width as 160x288 (default: of the model)"
+        "--img-size",
+        metavar="SIZE",
+        type=image_size,
+        help="224, or HEIGHTxWIDTH such as 160x288 (default: the model's)",
     )
-    parser.add_argument("--batch-size", metavar="N", type=at_least_one, default=8, help="images at once (default: 8)")
+    parser.add_argument("--batch-size", metavar="N", type=at_least_one, default=8, help="images per batch (default: 8)")
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
 
 

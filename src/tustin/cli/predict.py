@@ -15,18 +15,18 @@ from .output import print_json, print_rich
 __all__ = ["COMMAND"]
 
 DETAILS = """\
-What is told depends on the checkpoint's task: of a classifier the likeliest classes, of a segmenter the share of each
-class, of a detector the objects. The last two also write pictures into --out, NAME-overlay.png and others.
+The output depends on the checkpoint's task. A classifier prints the most likely classes, a segmenter the share of each
+class, a detector the objects. The last two also write pictures to --out: NAME-overlay.png and others.
 
 Images are prepared as the checkpoint says: size, crop, mean and deviation. Folders are searched to any depth, in the
 order of names, for files that end in .jpg .jpeg .png .bmp .gif .ppm .pgm .tif .tiff .webp. An image that cannot be read
-is named and skipped; at the end the exit code is then 1.
+is reported and skipped; the exit code is then 1.
 
---json prints {"checkpoint", "discretization", "images", "failed": [{"image", "reason"}]}, where images are
-[{"image", "top": [{"class", "name", "probability"}]}] of a classifier, the name null where the checkpoint has none, and
-[{"image", "mask", "overlay", "classes": [{"value", "name", "share"}]}] of a segmenter, with the paths of the pictures.
-Of a detector it prints COCO's format of results, one list of {"image_id", "category_id", "bbox", "score",
-"segmentation"}, with everything that was found, whatever its score.
+--json prints {"checkpoint", "discretization", "images", "failed": [{"image", "reason"}]}. The images are
+  classifier: [{"image", "top": [{"class", "name", "probability"}]}]; name is null if the checkpoint has no names
+  segmenter:  [{"image", "mask", "overlay", "classes": [{"value", "name", "share"}]}]; mask and overlay are paths
+For a detector --json prints COCO's results format instead: one list of {"image_id", "category_id", "bbox", "score",
+"segmentation"} with every object found, whatever its score.
 
 examples:
   tustin predict photo.jpg --checkpoint runs/finetune-mamba-0
@@ -39,13 +39,13 @@ SECONDS_BEFORE_A_BAR = 2.0
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("images", metavar="IMAGE", nargs="+", type=Path, help="an image, or a folder of images")
-    parser.add_argument("--checkpoint", metavar="FILE", type=Path, required=True, help="a checkpoint or a run's folder")
-    parser.add_argument("--task", choices=PREDICTORS, help="insist on this task; by default the checkpoint's")
-    parser.add_argument("--out", metavar="FOLDER", type=Path, help="where pictures go (default: predictions)")
+    parser.add_argument("--checkpoint", metavar="FILE", type=Path, required=True, help="checkpoint, or folder of a run")
+    parser.add_argument("--task", choices=PREDICTORS, help="fail unless the checkpoint is for this task")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help="folder for pictures (default: predictions)")
     parser.add_argument("--top", metavar="N", type=at_least_one, default=5, help="classes per image (default: 5)")
-    parser.add_argument("--score", metavar="S", type=share, default=0.5, help="least score to draw (default: 0.5)")
-    parser.add_argument("--batch-size", metavar="N", type=at_least_one, default=8, help="images at once (default: 8)")
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_argument("--score", metavar="S", type=share, default=0.5, help="lowest score to draw (default: 0.5)")
+    parser.add_argument("--batch-size", metavar="N", type=at_least_one, default=8, help="images per batch (default: 8)")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -78,4 +78,4 @@ def run(args: argparse.Namespace) -> None:
         raise RuntimeError(f"{len(failed)} of {len(paths)} images could not be read")
 
 
-COMMAND = Command("predict", "tell what images show", DETAILS, configure, run, takes_rule=True)
+COMMAND = Command("predict", "classify, segment or detect what images show", DETAILS, configure, run, takes_rule=True)

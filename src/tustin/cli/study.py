@@ -34,15 +34,17 @@ class SomeRunsFailed(RuntimeError):
 
 
 DETAILS = """\
-Every other '--SETTING VALUE' is one of the recipe, for all runs ('tustin train RECIPE --help' lists them). Runs of the
-same seed start from the same weights and see the same images in the same order; only the rule differs. The same command
-again continues, however the last one ended, and does nothing twice; more discretizations or seeds may be added.
+Any other '--SETTING VALUE' changes the recipe, for all runs ('tustin train RECIPE --help' lists the settings). Runs
+with the same seed start from the same weights and see the same images in the same order; only the rule differs. Repeat
+the command to continue a study, however it ended. You may add discretizations and seeds.
 
-'tustin study status DIR' tells how far a study is, 'tustin study report DIR' writes the report of what is there; both
-take --json. 'tustin study plan RECIPE' tells before any run which gain so many seeds would show, within which band they
-could call rules equal, and how long the study would take here; --std is the spread of the paired differences, from a
-pilot. 'tustin study report DIR --into PAGE' also writes the tables into a page, between two marks. 'tustin study finer
-DIR' shows the trained models images whose patches are closer together. docs/study.md says more.
+  plan RECIPE   before any run: the gain that the study could detect, the band within which it could call rules equal,
+                and the time it would take here; --std is the standard deviation of the paired differences
+  status DIR    show how far a study is
+  report DIR    write the report of the runs so far; --into PAGE also writes the tables between two marks
+  finer DIR     evaluate the trained models with patches closer together
+
+All of them take --json. docs/study.md says more.
 
 exit codes: 0 every run is done, 3 the report is written but some runs failed, 1 every run failed or nothing could run,
 2 wrong usage, 130 or 143 stopped by Ctrl-C or SIGTERM after saving.
@@ -66,7 +68,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", help=RECIPE_HELP)
     _add_options(parser)
     parser.add_argument(
-        "words", metavar="--SETTING VALUE", nargs=argparse.REMAINDER, help="what to change in the recipe, for all runs"
+        "words",
+        metavar="--SETTING VALUE",
+        nargs=argparse.REMAINDER,
+        help="settings of the recipe to change, for all runs",
     )
     parser.set_defaults(parser=parser)
 
@@ -74,28 +79,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _add_options(parser: argparse.ArgumentParser) -> None:
     """Nothing has a default here: what is not said is as it was in the study that continues."""
     parser.add_argument("--out", metavar="DIR", type=Path, help="folder of the study (default: runs/study-RECIPE)")
-    parser.add_argument("--json", action="store_true", help="print counts, results so far and report files as JSON")
+    parser.add_argument("--json", action="store_true", help="print counts, results and report files as JSON")
     what = parser.add_argument_group("what is compared")
     what.add_argument(
         "--discretizations",
         metavar="A,B",
         type=listed(str),
-        help="the rules (default: zoh,foh,bil,pol,hoh,rk4, those of the paper)",
+        help="rules to compare (default: the paper's: zoh,foh,bil,pol,hoh,rk4)",
     )
     what.add_argument(
-        "--seeds", metavar="N", type=_seeds, help="how many seeds, from 0 on, or a list such as 3,5 (default: 10)"
+        "--seeds", metavar="N", type=_seeds, help="number of seeds, starting at 0, or a list such as 3,5 (default: 10)"
     )
     what.add_argument(
         "--control",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="runs without a state as well, which tell what the state is worth (default: yes)",
+        help="also train without a state, to see what the state is worth (default: yes)",
     )
     judged = parser.add_argument_group("how it is judged; may be changed later")
-    judged.add_argument(
-        "--baseline", metavar="DISCRETIZATION", help="the discretization to compare the others with (default: zoh)"
-    )
-    judged.add_argument("--metric", metavar="NAME", help="what is compared (default: what the recipe's task is about)")
+    judged.add_argument("--baseline", metavar="DISCRETIZATION", help="rule to compare the others with (default: zoh)")
+    judged.add_argument("--metric", metavar="NAME", help="metric to compare (default: the main metric of the task)")
     judged.add_argument("--level", metavar="P", type=float, help="significance level of the test (default: 0.05)")
     judged.add_argument(
         "--threshold", metavar="X", type=float, help="smallest difference that matters in practice (default: 0.7)"
@@ -109,19 +112,17 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         dest="threads",
         type=at_least_one,
-        help="CPU threads of a run; part of the plan, because the last bits depend on it (default: 1)",
+        help="CPU threads per run; fixed for a study, because the last bits depend on it (default: 1)",
     )
-    how.add_argument("--engine", choices=("local", "ray"), default="local", help="where the runs go (default: local)")
-    how.add_argument(
-        "--ray-address", metavar="ADDRESS", help="the Ray cluster (default: $RAY_ADDRESS, or one is started here)"
-    )
+    how.add_argument("--engine", choices=("local", "ray"), default="local", help="where to run (default: local)")
+    how.add_argument("--ray-address", metavar="ADDRESS", help="Ray cluster (default: $RAY_ADDRESS, or start one here)")
     how.add_argument(
         "--keep",
         choices=("best", "all", "nothing"),
         default="best",
-        help="what stays of a run's files: its best model and metrics, all, or the result only (default: best)",
+        help="files to keep of a run: best model and metrics, all, or only the result (default: best)",
     )
-    how.add_argument("--retry-failed", action="store_true", help="try runs again that failed before")
+    how.add_argument("--retry-failed", action="store_true", help="repeat runs that failed")
 
 
 def _seeds(text: str) -> list[int]:

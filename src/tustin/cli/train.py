@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "RECIPE_HELP", "recipe_settings"]
 
 DETAILS = """\
-The output folder gets checkpoints, metrics.jsonl (a line an epoch), summary.json and curves.png. The same
-command again continues where the last one stopped, however that was. Under torchrun or accelerate launch it uses all
-their processes.
+The output folder gets checkpoints, metrics.jsonl (one line per epoch), summary.json and curves.png. Repeat the command
+to continue a run that was stopped or killed. Under torchrun or accelerate launch all processes are used.
 
 examples:
   tustin train digits
@@ -32,7 +31,10 @@ RECIPE_HELP = "name of a shipped recipe ('tustin recipes') or a YAML file"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", help=RECIPE_HELP)
     parser.add_argument(
-        "settings", metavar="--SETTING VALUE", nargs=argparse.REMAINDER, help="what to change; RECIPE --help lists all"
+        "settings",
+        metavar="--SETTING VALUE",
+        nargs=argparse.REMAINDER,
+        help="settings to change; RECIPE --help lists them",
     )
 
 

@@ -28,6 +28,7 @@ COEFFICIENT_OPERATIONS = {
 """Operations for α and β, given Δ and z, of one state at one token; φ_{k+1} = (φ_k − 1/k!)/z takes two."""
 
 _SILU = 4  # exp, +, division, ·
+_SIGMOID = 3  # exp, +, division
 _SOFTPLUS = 3  # exp, +, log
 _RMS_NORM = 4  # square, sum, · 1/rms, · weight; what is once per token is left out
 _CHUNK = 32  # tokens per state that the native scan keeps for its backward pass
@@ -124,6 +125,7 @@ _PART_OF = {
     "conv1d": "conv",
     "x_proj": "x_proj",
     "dt_proj": "dt_proj",
+    "mix_proj": "mix_proj",
     "A_log": "scan",
     "A": "scan",  # A_b_log without its direction
     "D": "scan",
@@ -137,7 +139,14 @@ def _parameters(model: VisionMamba) -> dict[str, int]:
         inside = name.removeprefix("layers.").lstrip("0123456789.").removeprefix("mixer.")
         part = inside.split(".")[0].removesuffix("_b_log").removesuffix("_b")
         counted[_PART_OF[part]] += parameter.numel()
+    if not _learns_mix(model):
+        del counted["mix_proj"]
     return counted
+
+
+def _learns_mix(model: VisionMamba) -> bool:
+    rule = DISCRETIZATIONS.get(model.config["discretization"])
+    return bool(model.config["state"] and rule and rule.mixes)
 
 
 def _flops(model: VisionMamba, patches: int) -> dict[str, int]:
@@ -152,6 +161,7 @@ def _flops(model: VisionMamba, patches: int) -> dict[str, int]:
         "conv": blocks * 2 * L * D * (2 * model.config["d_conv"] + _SILU),
         "x_proj": projections * (rank + 2 * N),
         "dt_proj": projections * rank,
+        **({"mix_proj": projections * 2 * rank + blocks * 2 * L * D * _SIGMOID} if _learns_mix(model) else {}),
         "scan": blocks * 2 * scan_operations(model, L, model.config["discretization"]),
         "out_proj": blocks * (L * D + 2 * L * D * d + L * d),  # the two directions added, the product, halved
         "norms": (blocks + 1) * _RMS_NORM * L * d + blocks * L * d,  # and the residual sums

@@ -33,6 +33,7 @@ class Mixer(nn.Module):
         y = selective_scan(u, Δ, A, B, C, D)                         from the first token on, and from the last
         out_proj((y_forward + y_backward) / 2 · silu(gate))
 
+    A rule that has a λ (`exptrap`) learns it: λ = sigmoid(low-rank projection of u), ½ everywhere at the start.
     With `state=False`, a control for experiments, y = D·u: the convolution is then all that joins tokens.
     Everything is channel-last and no tensor is flipped: convolution and scan take views and walk in either direction.
     """
@@ -55,7 +56,8 @@ class Mixer(nn.Module):
         for name, start in (("dt_init_backward", dt_init_backward), ("dt_init_forward", dt_init_forward)):
             if start not in DT_INITS:
                 raise ValueError(unknown(name, start, DT_INITS))
-        self.discretization = get_discretization(discretization).name
+        rule = get_discretization(discretization)
+        self.discretization = rule.name
         self.backend = backend
         self.d_state, self.dt_rank = d_state, math.ceil(d / 16)
         d_inner = 2 * d
@@ -65,6 +67,9 @@ class Mixer(nn.Module):
         self.conv1d, self.x_proj, self.dt_proj, self.A_log, self.D = _direction(*sizes)
         self.conv1d_b, self.x_proj_b, self.dt_proj_b, self.A_b_log, self.D_b = _direction(*sizes)
         self.out_proj = nn.Linear(d_inner, d, bias=False)
+        learns_mix = rule.mixes and state
+        self.mix_proj = _mix_projection(d_inner, self.dt_rank) if learns_mix else None
+        self.mix_proj_b = _mix_projection(d_inner, self.dt_rank) if learns_mix else None
         # The official code zeroes every bias after the layers have set theirs, and spares only the forward dt's.
         _start_steps(self.dt_proj.bias, dt_init_forward)
         _start_steps(self.dt_proj_b.bias, dt_init_backward)
@@ -100,8 +105,10 @@ class Mixer(nn.Module):
         """What a direction hands to `selective_scan`, given the first half of in_proj's output (batch, d_inner, L)."""
         if reverse:
             conv1d, x_proj, dt_proj, A_log, D = self.conv1d_b, self.x_proj_b, self.dt_proj_b, self.A_b_log, self.D_b
+            mix_proj = self.mix_proj_b
         else:
             conv1d, x_proj, dt_proj, A_log, D = self.conv1d, self.x_proj, self.dt_proj, self.A_log, self.D
+            mix_proj = self.mix_proj
         taps = _dilated(conv1d.weight.squeeze(1), self.conv_dilation)
         u = causal_conv(x, taps, conv1d.bias, reverse=reverse, backend=self.backend)
         if not self.state:
@@ -123,6 +130,7 @@ class Mixer(nn.Module):
             "delta_bias": delta_bias,
             "delta_softplus": self.delta_scale == 1,
             "reverse": reverse,
+            "mix": None if mix_proj is None else _wide(mix_proj(u.transpose(1, 2))).sigmoid().transpose(1, 2),
         }
 
 
@@ -140,6 +148,18 @@ def _direction(
         nn.Parameter(torch.arange(1.0, d_state + 1).log().repeat(d_inner, 1)),
         nn.Parameter(torch.ones(d_inner)),
     )
+
+
+def _mix_projection(d_inner: int, rank: int) -> nn.Sequential:
+    """u → what λ is the sigmoid of. The last layer starts at zero, so that λ starts at ½.
+
+    Its random numbers are drawn aside: all other weights are those of a model with another rule and the same seed.
+    """
+    with torch.random.fork_rng(devices=[]):
+        down, up = nn.Linear(d_inner, rank, bias=False), nn.Linear(rank, d_inner)
+    nn.init.zeros_(up.weight)
+    nn.init.zeros_(up.bias)
+    return nn.Sequential(down, up)
 
 
 def _halves(layer: nn.Module) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:

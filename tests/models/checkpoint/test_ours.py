@@ -166,6 +166,15 @@ def test_another_discretization_is_refused_unless_asked_for(tmp_path: Path) -> N
     tustin.create_model("vim_nano_patch2_8", depth=2, checkpoint_path=path, allow_other_discretization=True)  # mamba
 
 
+def test_lambda_is_of_one_rule(tmp_path: Path) -> None:
+    plain, mixed = tmp_path / "zoh.safetensors", tmp_path / "exptrap.safetensors"
+    tustin.save(nano(discretization="zoh"), plain)
+    tustin.save(nano(discretization="exptrap"), mixed)
+    for path, other, words in ((plain, "exptrap", "are those of the model"), (mixed, "zoh", "were left out")):
+        report = tustin.load_checkpoint(nano(discretization=other), path, allow_other_discretization=True)
+        assert [words in change for change in report.changes] == [False, True]
+
+
 def test_official_files_are_of_mamba(tmp_path: Path) -> None:
     source = nano(discretization="mamba")
     path = official(tmp_path / "vim.pth", source)

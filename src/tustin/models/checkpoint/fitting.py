@@ -47,6 +47,7 @@ def fit(
     state, changes = dict(weights.tensors), []
     if trained_with != model.config["discretization"]:
         changes.append(f"trained with {trained_with!r}, but the model runs with {model.config['discretization']!r}")
+        changes += _adapt_mix(model, state)
     changes += _adapt_channels(model, state)
     changes += _adapt_positions(model, state, weights, grid)
     head = _adapt_head(model, state)
@@ -92,6 +93,20 @@ def _recorded_rule(weights: Weights) -> dict[str, str] | None:
     """File and digest of a rule that is not built in, as the file says; for comparing, and for people."""
     recorded: dict[str, str] | None = weights.description and weights.description["rule"]
     return recorded
+
+
+def _adapt_mix(model: VisionMamba, state: dict[str, Tensor]) -> list[str]:
+    """Projections to λ are learned with a rule that has one, and with no other."""
+    own = {name: tensor for name, tensor in model.state_dict().items() if ".mix_proj" in name}
+    theirs = [name for name in state if ".mix_proj" in name]
+    if bool(own) == bool(theirs):
+        return []
+    if own:
+        state.update(own)
+        return ["the projections to λ are those of the model: the file has none"]
+    for name in theirs:
+        del state[name]
+    return ["the projections to λ were left out: the rule of the model has none"]
 
 
 def _adapt_channels(model: VisionMamba, state: dict[str, Tensor]) -> list[str]:

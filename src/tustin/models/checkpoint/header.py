@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor
 
+from ...discretize import DISCRETIZATIONS
 from ...support.names import unknown
 from ...support.ranges import Range, check
 from ..detector import Detector
@@ -163,8 +164,11 @@ def _check_sizes(config: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
     layers = {name.split(".")[1] for name in inside if name.startswith("layers.")}
     if len(layers) != config["depth"]:
         raise ValueError(f"config.depth is {config['depth']}, but it holds {len(layers)} layers")
-    with torch.device("meta"):  # without memory; a rule has no tensors, and may not be registered here
-        skeleton = VisionMamba(**{**config, "discretization": "zoh"})
+    rule = config["discretization"]
+    if rule not in DISCRETIZATIONS:  # all that a rule says about tensors is whether it has a λ
+        rule = "exptrap" if any(".mix_proj" in name for name in tensors) else "zoh"
+    with torch.device("meta"):  # without memory
+        skeleton = VisionMamba(**{**config, "discretization": rule})
     insist_on_names_and_shapes(skeleton, inside, "it")
     check_dtypes(skeleton, inside)
 

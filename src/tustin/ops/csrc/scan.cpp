@@ -1,6 +1,6 @@
 // The selective scan and its gradient. Compiled once per CPU level.
 //
-// First B and C are brought into rows of N numbers, one per token, unless they lie so. Then the work is cut into tasks: one
+// First B and C are brought into rows of N numbers, one per token, unless they already have that layout. Then the work is cut into tasks: one
 // batch element and one slice of channels. A task walks time in chunks; for each chunk it takes the slice's channels a
 // vector at a time: inputs into tiles, the recurrence over the chunk with the N states in the first-level cache, outputs
 // out of the tile. Nothing of size (batch, L, D, N) ever exists: the backward pass starts from the state before each chunk,

@@ -1,4 +1,4 @@
-// The rules whose loops gain from an order of the instructions that the others lose by; CMakeLists.txt says which order.
+// The rules that are faster with -fschedule-insns; the others are slower with it. CMakeLists.txt sets the flag.
 #include "passes.hpp"
 
 namespace TUSTIN_LEVEL {
