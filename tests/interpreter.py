@@ -41,10 +41,7 @@ def round_as_a_gpu_does() -> None:
 
 
 def degrade(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2^x, e^x and 1/x with the largest error that NVIDIA and AMD state for their instructions, of a random sign.
-
-    2 units in the last place of ex2.approx and of a division, which both are at most 2⁻²² of the value.
-    """
+    """2^x, e^x and divisions wrong by 2⁻²² of the value, as triton_elementary.py assumes at most, of a random sign."""
     import numpy as np
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 

@@ -269,7 +269,6 @@ class Functions(NamedTuple):
     P: tuple[float, ...] = ()
 
 
-_RK4_RAW = Functions(_rk4_raw_weights, _rk4_token, _rk4_raw_step, _rk4_raw_adjoint)
 _HOLD = Functions(_hold_weights, _hold_token, _hold_step, _hold_adjoint)
 
 DISCRETIZATIONS = {
@@ -281,6 +280,6 @@ DISCRETIZATIONS = {
     "hoh": _HOLD._replace(P=(1.0, 1.0, 1 / 2)),
     "hoh3": _HOLD._replace(P=(1.0, 1.0, 1 / 2, 1 / 6)),
     "rk4": Functions(_rk4_weights, _rk4_token, _rk4_step, _rk4_adjoint),
-    "rk4_raw": _RK4_RAW,
+    "rk4_raw": Functions(_rk4_raw_weights, _rk4_token, _rk4_raw_step, _rk4_raw_adjoint),
 }
-"""Every rule that is compiled into the kernels; a test compares the names with the registry."""
+"""Every rule that is compiled into the kernels: the fused ones with one tap. A test compares the names."""

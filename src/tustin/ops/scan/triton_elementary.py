@@ -1,14 +1,14 @@
 """e^z, the φ-functions, 1/x and softplus for GPUs.
 
-Two instructions of the GPU are approximate: 2^x and 1/x, of its special units. What is said about their errors:
+Two instructions of the GPU are approximate: 2^x and 1/x, of its special units (on NVIDIA ex2.approx and rcp.approx, on
+AMD v_exp_f32 and v_rcp_f32). The code assumes that each is wrong by at most 2⁻²² of its value, that is two units in the
+last place. That is an assumption: no GPU was asked. Under it
 
-              NVIDIA (PTX ISA: ex2.approx.ftz.f32, rcp.approx.ftz.f32)        AMD (v_exp_f32, v_rcp_f32)
-    2^x       2 units in the last place                                       1
-    1/x       1                                                               1
+    e^z is good to 2.4e-7 of itself, but its distance from 1 is not, where z is small: that comes from a polynomial;
+    1/x is corrected by one step of Newton's method.
 
-So e^z is good to 2.4e-7 of itself, and its distance from 1 is not, where z is small: there it comes from a polynomial.
-1/x is corrected by one step of Newton's method. All else is multiplications and additions in float32. A test makes the
-errors of both as large as they may be.
+All else is multiplications and additions in float32. The tests make the interpreter's 2^x, e^x and division as wrong as
+that, with random signs, and hold the rules to the same tolerances.
 """
 
 from __future__ import annotations
