@@ -50,11 +50,11 @@ class ModelConfig:
     discretization: str = "mamba"
     """Rule that turns the continuous system into a recurrence; `tustin discretizations` lists them."""
     img_size: Annotated[int, Range(1, 8192)] | None = None
-    """Side of the images; by default what the model is made for."""
+    """Side of the images; default: the size that the model is made for."""
     drop_path_rate: Annotated[float, Range(0, 1, below=True)] = 0.0
     """Stochastic depth of the last block."""
     args: dict[str, Any] = field(default_factory=dict)
-    """Further arguments of the model, e.g. {patch_size: 8}; none that has a setting of its own."""
+    """Further arguments of the model, e.g. {patch_size: 8}; except those with a setting of their own."""
     weights: str | None = None
     """Checkpoint to start from, a file or a repository of the Hugging Face hub; other classes get a fresh head."""
     allow_other_discretization: bool = False
@@ -69,19 +69,19 @@ class DataConfig:
     """Which data. To classify: scikit-learn's digits, CIFAR, or a folder with train/CLASS/IMAGE and val/CLASS/IMAGE. To
     segment: ADE20K, or masks, a folder with images, index masks and classes.txt. To detect: COCO."""
     path: str | None = None
-    """Where they are; digits need none."""
+    """Folder of the data; digits need none."""
     num_classes: Annotated[int, Range(1, 2**24)] | None = None
-    """How many classes the data must have; by default as many as they have."""
+    """Number of classes that the data must have; default: any."""
     crop_pct: Annotated[float, Range(0.05, 1)] | None = None
-    """Share of the side that evaluation keeps of an image; by default the model's."""
+    """Share of the side that the crop keeps in evaluation; default: the model's."""
     seed: Seed | None = None
     """Seed of the order of samples and of augmentation; by default the seed of the run."""
     workers: Annotated[int, Range(0, 1024)] = 0
     """Processes that load images; 0 loads them in the training process."""
     in_memory: bool | None = None
-    """Keep decoded images in memory; by default if their files are small."""
+    """Keep decoded images in memory; default: if their files are small."""
     cache: str | None = None
-    """Folder for decoded images, which later runs map into memory; a study uses one of its own."""
+    """Folder for decoded images, which later runs map into memory; a study sets its own."""
     skip_corrupt: bool = False
     """Count and skip images that cannot be read instead of stopping."""
     download: bool = True
@@ -111,7 +111,7 @@ class AugmentConfig:
     shift: Annotated[int, Range(0, 7)] = 0
     """Digits only: largest shift in pixels, in every direction."""
     repeats: Annotated[int, Range(1, 100)] = 1
-    """How often an epoch shows a sample, each time augmented anew; it shows fewer different ones then."""
+    """Repeats of a sample in an epoch, each augmented anew; an epoch then has fewer different samples."""
 
 
 @dataclass
@@ -133,7 +133,7 @@ class OptimConfig:
     warmup_epochs: Annotated[int, Range(0, COUNTED)] = 5
     """Epochs over which the learning rate grows linearly."""
     warmup_updates: Annotated[int, Range(0, COUNTED)] | None = None
-    """Updates over which it does, instead of warmup_epochs."""
+    """Updates over which the learning rate grows linearly, instead of warmup_epochs."""
     warmup_lr: Rate = 1e-6
     """Learning rate of the first update."""
     min_lr: Rate = 1e-5
@@ -152,10 +152,10 @@ class OptimConfig:
 
 @dataclass
 class RunConfig:
-    """How the run is carried out; none of it is part of the experiment but precision and threads."""
+    """How to run; only precision and threads are part of the experiment."""
 
     resume: bool | None = None
-    """Continue from the output folder; by default if there is something to continue, false starts over."""
+    """Continue from the output folder; default: if there is something to continue; false starts over."""
     device: Literal["auto", "cpu"] = "auto"
     """Where to run: the accelerator if there is one, or the CPU."""
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"
@@ -167,9 +167,9 @@ class RunConfig:
     eval_updates: Count | None = None
     """Updates between evaluations, instead of eval_every epochs."""
     eval_batch_size: Count | None = None
-    """Samples per forward pass in evaluation, per process; by default the training one's."""
+    """Samples per forward pass in evaluation, per process; default: as in training."""
     save_every: Annotated[int, Range(0, COUNTED)] = 0
-    """Updates between checkpoints inside an epoch; 0 for those of each epoch, or of eval_updates, only."""
+    """Updates between extra checkpoints; 0: only one per epoch, or per eval_updates."""
     tensorboard: bool = False
     """Also write TensorBoard files; needs the extra tustin[tensorboard]."""
 
@@ -181,11 +181,11 @@ class Config:
     description: str = ""
     """What the recipe is for, in one line."""
     task: TaskName = "classification"
-    """What the model learns to tell of an image: its class, the class of every pixel, or its objects."""
+    """Task of the model: the class of an image, the class of every pixel, or the objects."""
     epochs: Count = 300
-    """How often to go through the data."""
+    """Number of passes over the data."""
     updates: Count | None = None
-    """How many updates to make, instead of epochs."""
+    """Number of updates, instead of epochs."""
     seed: Seed = 0
     """Seed of everything random; the order of samples may have its own, see data.seed."""
     out: str | None = None

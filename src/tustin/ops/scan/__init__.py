@@ -68,7 +68,7 @@ def selective_scan(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Run the state-space recurrence along the last dimension, with the discretization of your choice.
 
-        Δ = softplus(delta + delta_bias)                       (each where asked for)
+        Δ = softplus(delta + delta_bias)                       (each if requested)
         h_k = α(Δ_k A)·h_{k−1} + β(Δ_k, Δ_k A)·B_k u_k         α and β are the rule's; one β for each of its samples
         out_k = (C_k·h_k + D u_k) · silu(z_k)
 
@@ -86,17 +86,17 @@ def selective_scan(
         delta_softplus: Pass delta through softplus, after the bias.
         return_last_state: Also return the state after the last token.
         discretization: Name of a registered discretization, or a `Discretization`.
-        reverse: Walk from the last token to the first; the "last" state is then the one at token 0.
+        reverse: Scan from the last token to the first; the "last" state is then the one at token 0.
         backend: "auto", or one of `BACKENDS` by name. Under the transforms of `torch.func` and in forward-mode
-            differentiation the reference stands in for a fused one: it is as exact, and slower.
+            differentiation the reference runs instead of a fused backend: as exact, but slower.
         initial_state: State before the first token, (batch, D, N); zero if not given. For a rule of p > 1 input
             samples (batch, D, N, p): the state, then the p−1 newest products B u; for `true_hoh` a fourth part is the
             step before. The last state has the same shape.
         mix: λ between 0 and 1 of a rule that has one (`exptrap`): (batch, D, L), or a number; ½ if not given.
 
     Returns:
-        The output, (batch, D, L) in the dtype of u; with `return_last_state` a pair of it and the state. Inside, and in
-        the state, everything is float32, or float64 if an argument is.
+        The output, (batch, D, L) in the dtype of u; with `return_last_state` the pair (output, last state). The state
+        and all computation are float32, or float64 if an argument is float64.
     """
     rule = get_discretization(discretization)
     tensors = Tensors(u, delta, A, B, C, D, z, delta_bias, initial_state)
