@@ -82,7 +82,8 @@ def test_those_that_are_compared_are_called_in_the_same_laps():
     assert {member for members in together for member in members if isinstance(member, Cell)} == set(expected)
     for party in parties:
         changes = sum(a.work != b.work for a, b in pairwise(party.members))
-        assert changes <= (7 if LONG not in {getattr(member, "L", 0) for member in party.members} else 2 * 10)
+        long = LONG in {getattr(member, "L", 0) for member in party.members}
+        assert changes <= (2 * (1 + len(OPTIONS.discretizations)) if long else 7)
         assert party.turns == OPTIONS.rounds
 
 
