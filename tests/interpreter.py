@@ -40,6 +40,22 @@ def round_as_a_gpu_does() -> None:
     interpreter._convert_float = round_to_nearest
 
 
+def degrade(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2^x, e^x and divisions wrong by 2⁻²² of the value, as triton_elementary.py assumes at most, of a random sign."""
+    import numpy as np
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    random = np.random.default_rng(0)
+
+    def wrong(handle: Any) -> Any:
+        sign = random.choice(np.array([-1, 1], handle.data.dtype), handle.data.shape)
+        return TensorHandle(handle.data * (1 + sign * handle.data.dtype.type(2**-22)), handle.dtype.scalar)
+
+    for name in ("create_exp2", "create_exp", "create_fdiv"):
+        exact = getattr(InterpreterBuilder, name)
+        monkeypatch.setattr(InterpreterBuilder, name, lambda self, *args, f=exact: wrong(f(self, *args)))
+
+
 def patch_once() -> None:
     """Replace Triton's functions by the interpreter's for good; it would do so anew whenever a function is called."""
     import triton.language as tl

@@ -30,7 +30,9 @@ def _wrong_lists(names: Sequence[str]) -> list[str]:
     triton = _text("src/tustin/ops/scan/triton_discretizations.py")
     lists = {
         "src/tustin/ops/csrc/scan.h: TUSTIN_DISCRETIZATIONS(X)": re.findall(r"X\((\w+)\)", in_cpp[1]),
-        "src/tustin/ops/scan/triton_discretizations.py: DISCRETIZATIONS": re.findall(r'^ +"(\w+)": Fun', triton, re.M),
+        "src/tustin/ops/scan/triton_discretizations.py: DISCRETIZATIONS": re.findall(
+            r'^ +"(\w+)": (?:Functions\(|_HOLD\.)', triton, re.M
+        ),
         "tests/discretize/judge.py: ALPHA and BETA": [
             name for name in names if name in judge.ALPHA.keys() & judge.BETA
         ],

@@ -26,7 +26,10 @@ def triton_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 def assert_sound(
     target: str, dtypes: list[str], discretizations: tuple[str, ...], segments: bool | None = None
 ) -> None:
-    """All compile; nothing is spilled on NVIDIA; no atomics; as many loads and stores for one rule as for another."""
+    """All compile; nothing is spilled on NVIDIA; no atomics; as many loads and stores for one rule as for another.
+
+    That is, for another that takes as many tokens at once.
+    """
     import torch
 
     from tustin.doctor.gpu import cases, survey
@@ -36,20 +39,22 @@ def assert_sound(
         for case in cases.cases(discretizations, [getattr(torch, dtype) for dtype in dtypes])
         if segments is None or ("in segments" in case.kernel) == segments
     ]
-    kernels: dict[tuple[str, str], dict[str, Any]] = {}
+    kernels: dict[tuple[str, str, int], dict[str, Any]] = {}
+    seen: set[str] = set()
     for one in survey.survey([target], chosen, lambda *progress: None):
         name = " ".join((target, one.case.kernel, str(one.case.discretization), one.case.dtype))
         assert one.code.spills == 0 or target.startswith("gfx"), f"{name} spills {one.code.spills} times"
         assert one.code.count("atomic") == 0, f"{name}: the order of its sums would be left to chance"
         if one.case.discretization:
-            kernels.setdefault((one.case.kernel, one.case.dtype), {})[one.case.discretization] = one.code
-    assert kernels
+            unroll = one.case.launch.options["UNROLL"]
+            kernels.setdefault((one.case.kernel, one.case.dtype, unroll), {})[one.case.discretization] = one.code
+            seen.add(one.case.discretization)
+    assert seen == {*discretizations}
     for kernel, codes in kernels.items():
-        assert tuple(codes) == discretizations, kernel
         for kind in ("global load", "global store"):
             counts = {discretization: code.count(kind) for discretization, code in codes.items()}
             assert len(set(counts.values())) == 1, f"{target}, {kernel}: {kind}s {counts}"
-            assert counts["zoh"] > 0
+            assert min(counts.values()) > 0
 
 
 @each_target

@@ -50,9 +50,11 @@ class Case:
         if "UNROLL" not in options:
             return ()
         groups = -(-self.tokens // options["UNROLL"])
-        if self.launch.kernel.__name__ != "backward":
+        if "CHUNK" not in options:
             return (groups,)
         chunks = -(-self.tokens // options["CHUNK"])
+        if self.launch.kernel.__name__ == "forward":
+            return chunks, groups
         return chunks, groups - chunks, groups  # all chunks; in each all groups of tokens but the last; and all
 
 

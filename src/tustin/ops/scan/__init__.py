@@ -45,7 +45,7 @@ BACKENDS = declare(
     replace(NATIVE, description="fused C++ for the CPU; every built-in discretization", refuses=_native_refuses),
     replace(
         TRITON,
-        description="fused Triton kernels for GPUs; every built-in discretization, in float32",
+        description="fused Triton kernels for GPUs; every built-in discretization of one tap, in float32",
         refuses=_triton_refuses,
     ),
     replace(REFERENCE, description="plain PyTorch, sequential; any device, dtype and discretization"),

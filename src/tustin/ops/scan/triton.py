@@ -23,10 +23,9 @@ ENOUGH_PROGRAMS = 512
 SHORTEST_SEGMENT = 4 * CHUNK
 """A shorter one would not pay for walking it twice."""
 
-# States per warp and tokens at once. Forward, a thread has all 16 states of a channel and sums over them by itself;
-# backward it has a quarter of them, because it keeps a dozen values of each in registers.
-_FORWARD_STATES, _FORWARD_UNROLL = 512, 4
-_BACKWARD_STATES, _BACKWARD_UNROLL = 128, 2
+# States per warp. Forward, a thread has all 16 states of a channel and sums over them by itself; backward it has a
+# quarter of them, because it keeps dozens of values of each in registers.
+_FORWARD_STATES, _BACKWARD_STATES = 512, 128
 _OPTIONS: dict[str, Any] = {"num_stages": 1, "enable_fp_fusion": True}
 
 
@@ -39,11 +38,14 @@ def forward(tensors: Tensors, options: Options, chunk_states: Tensor | None) -> 
     """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
     u, delta, A, B, C, D, z, delta_bias, initial_state, _ = tensors
     work = _Work(u, A, B, C, _FORWARD_STATES)
+    if work.segments > 1:  # few rows: twice the programs before time is cut
+        work = _Work(u, A, B, C, _FORWARD_STATES // 2)
     B, C = _with_groups(B), _with_groups(C)
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
     out = torch.empty_like(u)
     last_state = A.new_empty(*u.shape[:2], A.shape[1])
-    how = _how(options, _FORWARD_UNROLL, u, delta, B, C, z, out)
+    unroll = 2 if work.segments > 1 else _unroll(options, 1)
+    how = _how(options, unroll, u, delta, B, C, z, out)
     start = None if initial_state is None else initial_state.transpose(1, 2).contiguous()
     with on_device(u):
         if work.segments > 1:
@@ -82,7 +84,7 @@ def backward(
     sums_B, sums_C = (work.states() if matrix.ndim == 2 else work.tokens() for matrix in (B, C))
     B, C = _with_groups(B), _with_groups(C)
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
-    how = _how(options, _BACKWARD_UNROLL, d_out, u, delta, B, C, z, d_u, d_delta, d_z, sums_B.mT, sums_C.mT)
+    how = _how(options, _unroll(options, 3), d_out, u, delta, B, C, z, d_u, d_delta, d_z, sums_B.mT, sums_C.mT)
     d_end = None if d_last_state is None else d_last_state.transpose(1, 2).contiguous()
     with on_device(u):
         if work.segments > 1:
@@ -105,7 +107,7 @@ def backward(
             *d_state.stride()[1:],
             **work.constants("GROUP_B", "GROUP_C"),
             **how,
-            SLOPES=DISCRETIZATIONS[options.discretization].slopes,
+            ADJOINT=DISCRETIZATIONS[options.discretization].adjoint,
             CHUNK=CHUNK,
         )
     return Tensors(
@@ -207,11 +209,20 @@ def _strides(*tensors: Tensor | None) -> list[tuple[int, ...]]:
     return [() if tensor is None else tensor.stride() for tensor in tensors]
 
 
+def _unroll(options: Options, most_terms: int) -> int:
+    """Tokens at once: four, but two where the many numbers of a rule that depend on A need the registers."""
+    return 2 if len(DISCRETIZATIONS[options.discretization].P) > most_terms else 4
+
+
 def _how(options: Options, unroll: int, *tensors: Tensor | None) -> dict[str, Any]:
     """What else a kernel is compiled for; POSITION counts tokens, and reaches the last one of all these tensors."""
     reach = max(abs(t.stride(-1)) * t.shape[-1] for t in tensors if t is not None)
+    weights, token, step, _, P = DISCRETIZATIONS[options.discretization]
     return {
-        "STEP": DISCRETIZATIONS[options.discretization].step,
+        "WEIGHTS": weights,
+        "TOKEN": token,
+        "STEP": step,
+        "P": P,
         "SOFTPLUS": options.delta_softplus,
         "REVERSE": options.reverse,
         "POSITION": tl.int32 if reach < 2**31 - CHUNK else tl.int64,

@@ -5,16 +5,21 @@ import triton.language as tl
 
 from .triton_tokens import (
     NOT_SPECIALIZED,
-    advanced,
+    are_tokens,
     entries,
-    is_token,
+    join_tokens,
     load_A,
-    load_matrix,
     load_parameter,
     program_channels,
     program_states,
     read,
-    step_size,
+    read_tile,
+    split_tokens,
+    state_places,
+    steps,
+    walk,
+    walk_matrix,
+    walk_sums,
     write,
 )
 
@@ -38,7 +43,10 @@ def start_of_segment(
     segment_length,
     A_d,
     A_n,
+    WEIGHTS: tl.constexpr,
+    TOKEN: tl.constexpr,
     STEP: tl.constexpr,
+    P: tl.constexpr,
     SOFTPLUS: tl.constexpr,
     REVERSE: tl.constexpr,
     POSITION: tl.constexpr,
@@ -54,30 +62,32 @@ def start_of_segment(
     exists = exists_n & exists_d
     segment, batch = tl.program_id(1).to(POSITION), tl.program_id(2).to(tl.int64)
     L = L.to(POSITION)
-    d_out += batch * d_out_strides[0] + d * d_out_strides[1]
-    delta += batch * delta_strides[0] + d * delta_strides[1]
+    d_out = walk(d_out, d_out_strides, batch, d, L, REVERSE)
+    delta = walk(delta, delta_strides, batch, d, L, REVERSE)
     if z is not None:
-        z += batch * z_strides[0] + d * z_strides[1]
-    C = load_matrix(C, C_strides, batch, d, n, exists, GROUP_C)
+        z = walk(z, z_strides, batch, d, L, REVERSE)
+    C = walk_matrix(C, C_strides, batch, d, n, exists, L, REVERSE, GROUP_C)
     bias = load_parameter(delta_bias, d, exists_d)
-    a, inverse_a = load_A(A, d, n, exists, A_d, A_n)
+    weights = WEIGHTS(load_A(A, d, n, exists, A_d, A_n), P)
 
-    g, product = tl.zeros(a.shape, tl.float32), tl.full(a.shape, 1.0, tl.float32)
+    g, product = tl.zeros(exists.shape, tl.float32), tl.full(exists.shape, 1.0, tl.float32)
     first = segment * segment_length
     last = tl.minimum(first + segment_length, L) - 1
     for back in range(0, last + 1 - first, UNROLL):
+        k = first + (last - first - back) // UNROLL * UNROLL
+        step_k = split_tokens(steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)[1], UNROLL)
+        d_y = read_tile(d_out, k, L, exists_d, UNROLL)
+        if z is not None:
+            gate = read_tile(z, k, L, exists_d, UNROLL)
+            d_y *= gate * tl.sigmoid(gate)
+        d_y_k = split_tokens(d_y, UNROLL)
+        C_k = entries(C, k, L, exists_n, GROUP_C, UNROLL)
         for j in tl.static_range(UNROLL - 1, -1, -1):
-            k = first + (last - first - back) // UNROLL * UNROLL + j
-            raw = read(delta, k, L, delta_strides[2], exists_d, REVERSE) + bias
-            d_y = read(d_out, k, L, d_out_strides[2], exists_d, REVERSE)
-            if z is not None:
-                z_k = read(z, k, L, z_strides[2], exists_d, REVERSE)
-                d_y *= z_k * tl.sigmoid(z_k)
-            g += d_y * entries(C, C_strides, k, L, exists_n, REVERSE, GROUP_C)
-            growth, _ = STEP(step_size(raw, k, L, SOFTPLUS), a, inverse_a)
+            g += d_y_k[j] * C_k[j]
+            growth = STEP(TOKEN(step_k[j], d_y_k[j], P), weights, g, C_k[j], P)[1][0]
             g += growth * g
             product += growth * product
-    place = ((batch * tl.num_programs(1) + segment) * N + n) * D + d
+    place = state_places(d, n, batch * tl.num_programs(1) + segment, D, N)
     tl.store(starts + place, g, mask=exists)
     tl.store(products + place, product, mask=exists)
 
@@ -138,8 +148,11 @@ def backward(
     A_n,
     state_d,
     state_n,
+    WEIGHTS: tl.constexpr,
+    TOKEN: tl.constexpr,
     STEP: tl.constexpr,
-    SLOPES: tl.constexpr,
+    ADJOINT: tl.constexpr,
+    P: tl.constexpr,
     SOFTPLUS: tl.constexpr,
     REVERSE: tl.constexpr,
     POSITION: tl.constexpr,
@@ -165,99 +178,106 @@ def backward(
     exists = exists_n & exists_d
     segment, batch = tl.program_id(1).to(POSITION), tl.program_id(2).to(tl.int64)
     L = L.to(POSITION)
-    d_out += batch * d_out_strides[0] + d * d_out_strides[1]
-    u += batch * u_strides[0] + d * u_strides[1]
-    delta += batch * delta_strides[0] + d * delta_strides[1]
-    d_u += batch * d_u_strides[0] + d * d_u_strides[1]
-    d_delta += batch * d_delta_strides[0] + d * d_delta_strides[1]
+    d_out = walk(d_out, d_out_strides, batch, d, L, REVERSE)
+    u = walk(u, u_strides, batch, d, L, REVERSE)
+    delta = walk(delta, delta_strides, batch, d, L, REVERSE)
+    d_u = walk(d_u, d_u_strides, batch, d, L, REVERSE)
+    d_delta = walk(d_delta, d_delta_strides, batch, d, L, REVERSE)
     if z is not None:
-        z += batch * z_strides[0] + d * z_strides[1]
-        d_z += batch * d_z_strides[0] + d * d_z_strides[1]
-    B = load_matrix(B, B_strides, batch, d, n, exists, GROUP_B)
-    C = load_matrix(C, C_strides, batch, d, n, exists, GROUP_C)
+        z = walk(z, z_strides, batch, d, L, REVERSE)
+        d_z = walk(d_z, d_z_strides, batch, d, L, REVERSE)
+    B = walk_matrix(B, B_strides, batch, d, n, exists, L, REVERSE, GROUP_B)
+    C = walk_matrix(C, C_strides, batch, d, n, exists, L, REVERSE, GROUP_C)
     skip, bias = load_parameter(D_skip, d, exists_d), load_parameter(delta_bias, d, exists_d)
-    a, inverse_a = load_A(A, d, n, exists, A_d, A_n)
-    own_states = ((batch * tl.num_programs(1) + segment) * N + n) * D + d
+    weights = WEIGHTS(load_A(A, d, n, exists, A_d, A_n), P)
+    own_states = state_places(d, n, batch * tl.num_programs(1) + segment, D, N)
     own_channels = (batch * tl.num_programs(1) + segment) * D + d
-    own_tokens = (batch * tl.num_programs(0) + tl.program_id(0)) * L * N + n
+    own_d_B, own_d_C = walk_sums(d_B, n, L, N, REVERSE), walk_sums(d_C, n, L, N, REVERSE)
 
-    g = tl.zeros(a.shape, tl.float32)
+    g = tl.zeros(exists.shape, tl.float32)
     if d_end is not None:
         g = tl.load(d_end + own_states, mask=exists, other=0.0)
-    sum_A = tl.zeros(a.shape, tl.float32)
-    sum_B = tl.zeros(a.shape, tl.float32)
-    sum_C = tl.zeros(a.shape, tl.float32)
-    sum_D = tl.zeros(d.shape, tl.float32)
-    sum_bias = tl.zeros(d.shape, tl.float32)
+    sum_A = tl.zeros(exists.shape, tl.float32)
+    sum_B = tl.zeros(exists.shape, tl.float32)
+    sum_C = tl.zeros(exists.shape, tl.float32)
+    sum_D, sum_bias = tl.zeros(d.shape, tl.float32), tl.zeros(d.shape, tl.float32)
     first = segment * segment_length
     last = tl.minimum(first + segment_length, L) - 1
     for back in range(0, last + 1 - first, CHUNK):
         k0 = first + (last - first - back) // CHUNK * CHUNK
-        place = ((batch * tl.cdiv(L, CHUNK) + k0 // CHUNK) * N + n) * D + d
+        place = state_places(d, n, batch * tl.cdiv(L, CHUNK) + k0 // CHUNK, D, N)
         h = tl.load(chunk_states + place, mask=exists, other=0.0)
-        kept = (h,)
+        saved = (h,)
         for _ in tl.static_range(1, CHUNK // UNROLL):
-            kept += (h,)
+            saved += (h,)
         groups = tl.cdiv(tl.minimum(CHUNK, last + 1 - k0), UNROLL)
         for group in range(1, groups):
+            k = k0 + (group - 1) * UNROLL
+            u_k = read(u, k, L, exists_d, UNROLL)
+            step_k = split_tokens(steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)[1], UNROLL)
+            B_k = entries(B, k, L, exists_n, GROUP_B, UNROLL)
             for j in tl.static_range(UNROLL):
-                k = k0 + (group - 1) * UNROLL + j
-                u_k = read(u, k, L, u_strides[2], exists_d, REVERSE)
-                raw = read(delta, k, L, delta_strides[2], exists_d, REVERSE) + bias
-                growth, beta = STEP(step_size(raw, k, L, SOFTPLUS), a, inverse_a)
-                h = advanced(h, growth, beta, u_k, entries(B, B_strides, k, L, exists_n, REVERSE, GROUP_B))
-            kept = _replaced(kept, group, h)
+                h = STEP(TOKEN(step_k[j], u_k[j], P), weights, h, B_k[j], P)[0]
+            saved = _replaced(saved, group, h)
 
         for back_group in range(groups):
             group = groups - 1 - back_group
-            k1 = k0 + group * UNROLL  # its first token
-            states = (_chosen(kept, group),)
-            tokens = ()
+            k = k0 + group * UNROLL  # its first token
+            u_tile = read_tile(u, k, L, exists_d, UNROLL)
+            raw, step = steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)
+            u_k, step_k = split_tokens(u_tile, UNROLL), split_tokens(step, UNROLL)
+            B_k = entries(B, k, L, exists_n, GROUP_B, UNROLL)
+            C_k = entries(C, k, L, exists_n, GROUP_C, UNROLL)
+            states, kept = (_chosen(saved, group),), ()
             for j in tl.static_range(UNROLL):
-                u_k = read(u, k1 + j, L, u_strides[2], exists_d, REVERSE)
-                raw = read(delta, k1 + j, L, delta_strides[2], exists_d, REVERSE) + bias
-                step = step_size(raw, k1 + j, L, SOFTPLUS)
-                growth, beta = STEP(step, a, inverse_a)
-                B_k = entries(B, B_strides, k1 + j, L, exists_n, REVERSE, GROUP_B)
-                states += (advanced(states[j], growth, beta, u_k, B_k),)
-                tokens += ((u_k, raw, step),)
+                after, kept_j = STEP(TOKEN(step_k[j], u_k[j], P), weights, states[j], B_k[j], P)
+                states += (after,)
+                kept += (kept_j,)
 
+            d_y = read_tile(d_out, k, L, exists_d, UNROLL)
+            if z is not None:  # out = y·z·s with s = sigmoid(z)
+                outputs = ()
+                for j in tl.static_range(UNROLL):
+                    outputs += (tl.sum(states[j + 1] * C_k[j], 0, keep_dims=True) + skip * u_k[j],)
+                gate = read_tile(z, k, L, exists_d, UNROLL)
+                s = tl.sigmoid(gate)
+                d_gate = d_y * join_tokens(outputs) * (s * (1 + gate * (1 - s)))
+                write(d_z, k, L, exists_d, d_gate)
+                d_y *= gate * s
+            sum_D += tl.sum(d_y * u_tile, 2)
+            d_y_k = split_tokens(d_y, UNROLL)
+
+            d_u_k, d_step_k, d_B_k, d_C_k = (), (), (), ()  # from the last token to the first
             for j in tl.static_range(UNROLL - 1, -1, -1):
-                k = k1 + j
-                u_k, raw, step = tokens[j]
                 before, after = states[j], states[j + 1]
-                B_k = entries(B, B_strides, k, L, exists_n, REVERSE, GROUP_B)
-                C_k = entries(C, C_strides, k, L, exists_n, REVERSE, GROUP_C)
-                d_y = read(d_out, k, L, d_out_strides[2], exists_d, REVERSE)
-                if z is not None:  # out = y·z·s with s = sigmoid(z)
-                    z_k = read(z, k, L, z_strides[2], exists_d, REVERSE)
-                    s = tl.sigmoid(z_k)
-                    y = tl.sum(after * C_k, 0, keep_dims=True) + skip * u_k
-                    write(d_z, k, L, d_z_strides[2], exists_d, d_y * y * (s * (1 + z_k * (1 - s))), REVERSE)
-                    d_y *= z_k * s
-
-                g += d_y * C_k
-                growth, alpha_z, beta, beta_A, beta_delta = SLOPES(step, a, inverse_a)
-                d_v, d_alpha_z, d_beta = g * beta, g * before * alpha_z, g * (u_k * B_k)
-                g += growth * g
-                sum_A += d_alpha_z * step + d_beta * beta_A
-                sum_D += d_y * u_k
-                d_u_k = tl.sum(d_v * B_k, 0, keep_dims=True) + skip * d_y
-                d_step = tl.sum(d_alpha_z * a + d_beta * beta_delta, 0, keep_dims=True)
-                if SOFTPLUS:
-                    d_step *= tl.where(raw > 20, 1.0, tl.sigmoid(raw))
-                sum_bias += tl.where(is_token(k, L), d_step, 0.0)
-                write(d_u, k, L, d_u_strides[2], exists_d, d_u_k, REVERSE)
-                write(d_delta, k, L, d_delta_strides[2], exists_d, d_step, REVERSE)
-
+                token = TOKEN(step_k[j], u_k[j], P)
+                g += d_y_k[j] * C_k[j]
+                g, d_A_j, along, push, product = ADJOINT(token, weights, kept[j], before, after, B_k[j], g, P)
+                sum_A += d_A_j
+                d_step = tl.sum(along, 0, keep_dims=True)
+                if push is not None:
+                    d_step += token[2] * tl.sum(push * B_k[j], 0, keep_dims=True)
+                d_step_k = (d_step,) + d_step_k  # noqa: RUF005, Triton knows no star
+                d_u_k = (token[1] * tl.sum(product * B_k[j], 0, keep_dims=True) + skip * d_y_k[j],) + d_u_k  # noqa: RUF005
                 if GROUP_B == 0:
-                    sum_B += d_v * u_k
+                    sum_B += product * token[0]
                 else:
-                    write(d_B + own_tokens, k, L, N, exists_n, tl.sum(d_v * u_k, 1, keep_dims=True), REVERSE)
+                    d_B_k = (tl.sum(product * token[0], 1, keep_dims=True),) + d_B_k  # noqa: RUF005
                 if GROUP_C == 0:
-                    sum_C += after * d_y
+                    sum_C += after * d_y_k[j]
                 else:
-                    write(d_C + own_tokens, k, L, N, exists_n, tl.sum(after * d_y, 1, keep_dims=True), REVERSE)
+                    d_C_k = (tl.sum(after * d_y_k[j], 1, keep_dims=True),) + d_C_k  # noqa: RUF005
+
+            d_delta_tile = join_tokens(d_step_k)
+            if SOFTPLUS:
+                d_delta_tile *= tl.where(raw > 20, 1.0, tl.sigmoid(raw))
+            sum_bias += tl.sum(tl.where(are_tokens(k, L, UNROLL), d_delta_tile, 0.0), 2)
+            write(d_delta, k, L, exists_d, d_delta_tile)
+            write(d_u, k, L, exists_d, join_tokens(d_u_k))
+            if GROUP_B != 0:
+                write(own_d_B, k, L, exists_n, join_tokens(d_B_k))
+            if GROUP_C != 0:
+                write(own_d_C, k, L, exists_n, join_tokens(d_C_k))
 
     tl.store(d_A + own_states, sum_A, mask=exists)
     tl.store(d_D + own_channels, sum_D, mask=exists_d)

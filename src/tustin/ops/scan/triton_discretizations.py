@@ -1,13 +1,20 @@
-"""The discretizations for GPUs: jit functions of one step, which the kernels take as compile-time constants.
+"""The discretizations for GPUs: jit functions, which the kernels take as compile-time constants.
 
-A rule is a pair of functions of Δ, A and 1/A, elementwise:
+A rule is four functions, elementwise, and P, numbers of its own that each of them gets. None knows of memory or loops.
 
-    step:    α − 1, β
-    slopes:  α − 1, dα/dz, β, dβ/dA at fixed Δ, dβ/dΔ at fixed A        (docs/math.md derives them)
+    weights(A)                         what depends on A alone, computed once per program
+    token(Δ, u)                        input, per_u, per_delta, and what else is the same for all states of a token
+    step(token, weights, h, B)         the state after the token; and (α − 1, and what else the gradient can use)
+    adjoint(token, weights, kept, h, after, B, d)
+                                       the state's share in the gradients, from that of the state after the token, d:
+        before     the gradient of the state before
+        d_A        its summand in the gradient of A
+        along, push    d_Δ = Σ_n along + per_delta·Σ_n B·push        push is None where along is all
+        product        d_u = per_u·Σ_n B·product        d_B = input·product
 
-α − 1 and not α, because a state that hardly decays knows its decay from the digits that α would round away. All of it
-is plain multiplications and additions in float32: no library function, so the same digits on every device.
-A is never zero: the kernels replace what is as good as zero by something that still has an inverse.
+α − 1 and not α, because a state that hardly decays knows its decay from the digits that α would round away.
+docs/math.md derives the derivatives. A is never zero: the kernels replace what is as good as zero by something that
+still has an inverse.
 """
 
 from __future__ import annotations
@@ -18,252 +25,235 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-# ── e^z and the φ-functions ──────────────────────────────────────────────────────────────────────────────────────────
+from .triton_elementary import growth_from, near_zero, reciprocal
 
-_LN2 = tl.constexpr(log(2))
-_ROUND = tl.constexpr(1.5 * 2**23)  # adding it rounds to an integer, and leaves that in the lowest bits
-_LOWEST, _HIGHEST = tl.constexpr(-87.0), tl.constexpr(86.0)  # e^z beyond is as good as 0, or as infinite
-_INVERSE_FACTORIAL = tl.constexpr(tuple(1 / factorial(j) for j in range(6)))
-_SERIES = tl.constexpr(  # coefficients, highest power first
-    (
-        (  # log(1 + x)/x on 0 ≤ x ≤ 1, to 5e-9
-            *(-0.003176057018, 0.01954252726, -0.05637361283, 0.105436238, -0.1526966707),
-            *(0.1966327426, -0.2495161626, 0.333297105, -0.4999989265, 0.9999999947),
-        ),
-        # φ_2 on |r| ≤ ln2/2, then φ_3, φ_4, φ_5 on |r| ≤ 2·ln2, to 1.3e-7
-        (0.001390128468, 0.008363140379, 0.04166685335, 0.1666657732, 0.4999999955),
-        (
-            *(2.795647129e-07, 2.852983715e-06, 2.480564187e-05, 0.00019829642),
-            *(0.001388879451, 0.008333377465, 0.04166666957, 0.1666666641),
-        ),
-        (
-            *(2.542239226e-08, 2.836797855e-07, 2.75583166e-06, 2.479186537e-05),
-            *(0.0001984121734, 0.001388892599, 0.00833333351, 0.04166666645),
-        ),
-        (
-            *(2.541295097e-08, 2.826656875e-07, 2.755737952e-06, 2.47947769e-05),
-            *(0.0001984124434, 0.001388890514, 0.008333333374),
-        ),
-    )
-)
+_PER_LN2 = tl.constexpr(1 / log(2))
+_POWER_OF_LN2 = tl.constexpr(tuple(log(2) ** j / factorial(j) for j in range(5)))
+
+# ── most rules: Δ, u and B act through z = ΔA and the product Δ·u·B alone ────────────────────────────────────────────
 
 
 @triton.jit
-def _polynomial(x, COEFFICIENTS: tl.constexpr):
-    total = x * COEFFICIENTS[0] + COEFFICIENTS[1]
-    for i in tl.static_range(2, len(COEFFICIENTS)):
-        total = total * x + COEFFICIENTS[i]
-    return total
+def _plain_token(delta, u, P: tl.constexpr):
+    return delta * u, delta, u
 
 
 @triton.jit
-def _reduced(z, TOP: tl.constexpr):
-    """2^{wk}, r and (φ_1(r), …, φ_TOP(r)) for TOP of 2 or more, where z = k·w·ln2 + r, and r is z itself if k = 0.
-
-    w is 1, and 4 for the higher φ: their recurrence upwards must not begin near zero.
-    """
-    w: tl.constexpr = 1 if TOP == 2 else 4
-    inside = tl.clamp(z, _LOWEST, _HIGHEST, propagate_nan=tl.PropagateNan.ALL)
-    rounded = inside * (1 / (w * _LN2)) + _ROUND
-    k = rounded - _ROUND
-    r = inside - k * (w * _LN2)
-    phi = (_polynomial(r, _SERIES[TOP - 1]),)
-    for j in tl.static_range(TOP - 1, 0, -1):
-        phi = (phi[0] * r + _INVERSE_FACTORIAL[j],) + phi  # noqa: RUF005, Triton knows no star
-    exponent = (rounded.to(tl.int32, bitcast=True) << (23 if w == 1 else 25)) + (127 << 23)
-    return exponent.to(tl.float32, bitcast=True), r, phi
+def _through(token, A, before, d_z, d_product):
+    return before, d_z * token[1], d_z * A, d_product, d_product
 
 
 @triton.jit
-def _exponential(z, TOP: tl.constexpr):
-    """e^z − 1; whether z is near zero; and if so, (φ_1(z), …, φ_TOP(z))."""
-    s, r, phi = _reduced(z, TOP)
-    return s * (r * phi[0]) + (s - 1), s == 1, phi
+def _mamba_weights(A, P: tl.constexpr):
+    return A, A * _PER_LN2
 
 
 @triton.jit
-def softplus(x):
-    """log(1 + e^x), good to the last digits also where it is small; above 20 it is x, as in PyTorch."""
-    s, r, phi = _reduced(-tl.abs(x), 2)
-    e = s * (r * phi[0]) + s
-    positive = tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
-    return tl.where(x > 20, x, positive + e * _polynomial(e, _SERIES[0]))
-
-
-# ── the rules with α = e^z ───────────────────────────────────────────────────────────────────────────────────────────
+def _mamba_step(token, weights, h, B, P: tl.constexpr):
+    t = token[1] * weights[1]
+    near, phi = near_zero(t, 1)
+    growth = growth_from(t, near, phi)
+    return growth * h + (token[0] * B + h), (growth,)
 
 
 @triton.jit
-def _mamba_step(delta, A, inverse_A):
-    growth, _, _ = _exponential(delta * A, 2)
-    return growth, delta
+def _mamba_adjoint(token, weights, kept, h, after, B, d, P: tl.constexpr):
+    before = kept[0] * d + d
+    return _through(token, weights[0], before, before * h, d)
 
 
 @triton.jit
-def _mamba_slopes(delta, A, inverse_A):
-    growth, _, _ = _exponential(delta * A, 2)
-    return growth, growth + 1, delta, 0.0, 1.0
-
-
-# β = Σ_j p_j x_j with x_j = Δ^j φ_j(z), where A·x_{j+1} = x_j − Δ^j/j!. Near zero that difference cancels, but there
-# the φ are known. P is (p_1, p_2, …), as long as the rule is.
-#   dx_j/dΔ = x_{j−1}        dx_j/dA = Δ·x_j − j·x_{j+1} (near zero) = (Δ·x_{j−1} − j·x_j)/A (far from it)
+def _bil_weights(A, P: tl.constexpr):
+    return (A,)
 
 
 @triton.jit
-def _ladder(delta, inverse_A, growth, near, phi, LENGTH: tl.constexpr):
-    """(e^z, x_1, …, x_LENGTH)."""
-    x = (growth + 1, growth * inverse_A)
-    power = delta
-    for j in tl.static_range(1, LENGTH):
-        far = (x[j] - power * _INVERSE_FACTORIAL[j]) * inverse_A
-        power *= delta
-        x += (tl.where(near, power * phi[j], far),)
-    return x
-
-
-@triton.jit
-def _weighted(P: tl.constexpr, x, FIRST: tl.constexpr):
-    """Σ_j p_j x_{j+FIRST−1}, without the terms that the rule does not have."""
-    total = x[FIRST] * P[0] if P[0] != 0 else x[FIRST + 1] * P[1]
-    for j in tl.static_range(1 if P[0] != 0 else 2, len(P)):
-        total += x[FIRST + j] * P[j]
-    return total
-
-
-@triton.jit
-def _hold_step(delta, A, inverse_A, P: tl.constexpr):
-    growth, near, phi = _exponential(delta * A, 2 if len(P) < 2 else len(P))
-    return growth, _weighted(P, _ladder(delta, inverse_A, growth, near, phi, len(P)), 1)
-
-
-@triton.jit
-def _hold_slopes(delta, A, inverse_A, P: tl.constexpr, JP: tl.constexpr):
-    """JP is (1·p_1, 2·p_2, …)."""
-    growth, near, phi = _exponential(delta * A, len(P) + 1)
-    x = _ladder(delta, inverse_A, growth, near, phi, len(P))
-    beta, beta_delta = _weighted(P, x, 1), _weighted(P, x, 0)
-    power = delta * delta
-    for _ in tl.static_range(1, len(P)):
-        power *= delta
-    by_A_far = (delta * beta_delta - _weighted(JP, x, 1)) * inverse_A
-    x += (power * phi[len(P)],)
-    by_A_near = delta * beta - _weighted(JP, x, 2)
-    return growth, growth + 1, beta, tl.where(near, by_A_near, by_A_far), beta_delta
-
-
-@triton.jit
-def _zoh_step(delta, A, inverse_A):
-    return _hold_step(delta, A, inverse_A, (1.0,))
-
-
-@triton.jit
-def _zoh_slopes(delta, A, inverse_A):
-    return _hold_slopes(delta, A, inverse_A, (1.0,), (1.0,))
-
-
-@triton.jit
-def _foh_step(delta, A, inverse_A):
-    return _hold_step(delta, A, inverse_A, (0.0, 1.0))
-
-
-@triton.jit
-def _foh_slopes(delta, A, inverse_A):
-    return _hold_slopes(delta, A, inverse_A, (0.0, 1.0), (0.0, 2.0))
-
-
-@triton.jit
-def _pol_step(delta, A, inverse_A):
-    return _hold_step(delta, A, inverse_A, (1.0, 0.5))
-
-
-@triton.jit
-def _pol_slopes(delta, A, inverse_A):
-    return _hold_slopes(delta, A, inverse_A, (1.0, 0.5), (1.0, 1.0))
-
-
-@triton.jit
-def _hoh_step(delta, A, inverse_A):
-    return _hold_step(delta, A, inverse_A, (1.0, 1.0, 0.5))
-
-
-@triton.jit
-def _hoh_slopes(delta, A, inverse_A):
-    return _hold_slopes(delta, A, inverse_A, (1.0, 1.0, 0.5), (1.0, 2.0, 1.5))
-
-
-@triton.jit
-def _hoh3_step(delta, A, inverse_A):
-    return _hold_step(delta, A, inverse_A, (1.0, 1.0, 0.5, 1 / 6))
-
-
-@triton.jit
-def _hoh3_slopes(delta, A, inverse_A):
-    return _hold_slopes(delta, A, inverse_A, (1.0, 1.0, 0.5, 1 / 6), (1.0, 2.0, 1.5, 2 / 3))
-
-
-# ── the rational and polynomial rules ────────────────────────────────────────────────────────────────────────────────
-
-
-@triton.jit
-def _bil_step(delta, A, inverse_A):
+def _bil_step(token, weights, h, B, P: tl.constexpr):
     """With ρ = 1/(1 − z/2):  α = 1 + zρ,  β = Δρ."""
-    z = delta * A
-    rho = 1 / (1 - z * 0.5)
-    return z * rho, delta * rho
+    z = token[1] * weights[0]
+    rho = reciprocal(1 - z * 0.5)
+    return rho * (z * h + token[0] * B) + h, (z * rho, rho)
 
 
 @triton.jit
-def _bil_slopes(delta, A, inverse_A):
-    """dα/dz = dβ/dΔ = ρ²."""
-    z = delta * A
-    rho = 1 / (1 - z * 0.5)
-    slope = rho * rho
-    return z * rho, slope, delta * rho, (delta * delta * 0.5) * slope, slope
+def _bil_adjoint(token, weights, kept, h, after, B, d, P: tl.constexpr):
+    """The rule is the trapezoidal one: z acts on the mean of the states before and after."""
+    d_rho = d * kept[1]
+    before = d_rho * (token[1] * weights[0]) + d
+    return _through(token, weights[0], before, d_rho * ((h + after) * 0.5), d_rho)
+
+
+# ── Runge-Kutta: with q = A·h + v and the polynomial b(z) = 1 + z/2 + z²/6 + z³/24, after = h + m·q where m = Δ·b ─────
+
+
+@triton.jit
+def _rk4_token(delta, u, P: tl.constexpr):
+    return u, 1.0, 0.0, delta
+
+
+@triton.jit
+def _rk4_raw_weights(A, P: tl.constexpr):
+    return (A,)
 
 
 @triton.jit
 def _rk4_b(z):
-    """α = 1 + z·b and β = Δ·b."""
     return 1 + z * (1 / 2 + z * (1 / 6 + z * (1 / 24)))
 
 
 @triton.jit
-def _rk4_raw_step(delta, A, inverse_A):
-    z = delta * A
-    b = _rk4_b(z)
-    return z * b, delta * b
+def _rk4_raw_step(token, weights, h, B, P: tl.constexpr):
+    m = token[3] * _rk4_b(token[3] * weights[0])
+    return m * (weights[0] * h + token[0] * B) + h, (m * weights[0], m)
 
 
 @triton.jit
-def _rk4_raw_slopes(delta, A, inverse_A):
-    """dα/dz = dβ/dΔ."""
-    z = delta * A
-    b, b_z = _rk4_b(z), 1 / 2 + z * (1 / 3 + z * (1 / 8))
-    slope = 1 + z * (1 + z * (1 / 2 + z * (1 / 6)))
-    return z * b, slope, delta * b, delta * delta * b_z, slope
+def _rk4_slopes(z, delta):
+    """dm/dΔ = dα/dz and dm/dA."""
+    return 1 + z * (1 + z * (1 / 2 + z * (1 / 6))), (1 / 2 + z * (1 / 3 + z * (1 / 8))) * (delta * delta)
+
+
+@triton.jit
+def _rk4_raw_adjoint(token, weights, kept, h, after, B, d, P: tl.constexpr):
+    A, m = weights[0], kept[1]
+    by_delta, by_A = _rk4_slopes(token[3] * A, token[3])
+    d_q, d_m = d * m, d * (A * h + token[0] * B)
+    return d_q * A + d, d_m * by_A + d_q * h, d_m * by_delta, None, d_q
 
 
 _Z_STAR = tl.constexpr(-1.5960716379833216)
 
 
 @triton.jit
-def _rk4_step(delta, A, inverse_A):
-    """Beyond z* the step is limited to z*/A."""
-    beyond = delta * A < _Z_STAR
-    z = tl.where(beyond, _Z_STAR, delta * A)
-    b = _rk4_b(z)
-    return z * b, tl.where(beyond, _Z_STAR * inverse_A, delta) * b
+def _rk4_weights(A, P: tl.constexpr):
+    """Beyond z* the step is limited to z*/A: the longest. Where A is positive there is none."""
+    return A, tl.where(A < 0, _Z_STAR / A, 1e30)
 
 
 @triton.jit
-def _rk4_slopes(delta, A, inverse_A):
-    """Beyond z* α is constant, and β = b(z*)·z*/A depends on A alone."""
-    beyond = delta * A < _Z_STAR
-    _, slope, _, by_A, _ = _rk4_raw_slopes(delta, A, inverse_A)
-    growth, beta = _rk4_step(delta, A, inverse_A)
-    slope = tl.where(beyond, 0.0, slope)
-    return growth, slope, beta, tl.where(beyond, -beta * inverse_A, by_A), slope
+def _rk4_step(token, weights, h, B, P: tl.constexpr):
+    delta = tl.minimum(token[3], weights[1], propagate_nan=tl.PropagateNan.ALL)
+    m = delta * _rk4_b(delta * weights[0])
+    return m * (weights[0] * h + token[0] * B) + h, (m * weights[0], m)
+
+
+@triton.jit
+def _rk4_adjoint(token, weights, kept, h, after, B, d, P: tl.constexpr):
+    """Beyond z* m = b(z*)·z*/A depends on A alone."""
+    A, longest, m = weights[0], weights[1], kept[1]
+    beyond = token[3] > longest
+    by_delta, by_A = _rk4_slopes(token[3] * A, token[3])
+    by_A = tl.where(beyond, m * longest * (-1 / _Z_STAR), by_A)
+    d_q, d_m = d * m, d * (A * h + token[0] * B)
+    return d_q * A + d, d_m * by_A + d_q * h, tl.where(beyond, 0.0, d_m * by_delta), None, d_q
+
+
+# ── the holds: α = e^z and β = Σ_j p_j x_j with x_j = Δ^j φ_j(z) ─────────────────────────────────────────────────────
+#   A·x_{j+1} = x_j − Δ^j/j!        dx_j/dΔ = x_{j−1}        dx_j/dA = Δ·x_j − j·x_{j+1} = (Δ·x_{j−1} − j·x_j)/A
+# Put the ladder into β, and it is linear in e^z − 1 and the powers of Δ, with weights of A alone. Where |z| is small
+# that would cancel; there the φ are known, φ_j with the factor ln2^j. P is (p_1, p_2, …), as long as the rule is.
+
+
+@triton.jit
+def _zoh_weights(A, P: tl.constexpr):
+    return A, A * _PER_LN2, 1 / A
+
+
+@triton.jit
+def _zoh_token(delta, u, P: tl.constexpr):
+    return u, 1.0, u, delta, delta * delta * (_PER_LN2 * _PER_LN2)
+
+
+@triton.jit
+def _zoh_step(token, weights, h, B, P: tl.constexpr):
+    """β = (α − 1)/A, so after = h + (α − 1)·(h + v/A). For the gradient dβ/dA."""
+    delta, inverse = token[3], weights[2]
+    t = delta * weights[1]
+    near, phi = near_zero(t, 2)
+    growth = growth_from(t, near, phi)
+    beta = growth * inverse
+    by_A = tl.where(near, delta * beta - phi[2] * token[4], (delta * growth + (delta - beta)) * inverse)
+    return growth * (inverse * (token[0] * B) + h) + h, (growth, by_A)
+
+
+@triton.jit
+def _zoh_adjoint(token, weights, kept, h, after, B, d, P: tl.constexpr):
+    """dβ/dΔ = α."""
+    growth, by_A = kept
+    before, v = growth * d + d, token[0] * B
+    rate = before * h
+    return before, rate * token[3] + (d * v) * by_A, rate * weights[0] + before * v, None, d * (growth * weights[2])
+
+
+@triton.jit
+def _hold_weights(A, P: tl.constexpr):
+    """A, A/ln2; b of β = b₀(e^z − 1) − b₁s − b₂s² − b₃s³ with s = Δ/ln2; c of dβ/dA = c₀(e^z − 1) + … likewise."""
+    inverse = 1 / tl.where(tl.abs(A) < 1e-7, -1e-7, A)  # its fifth power is finite; a smaller A is always near zero
+    x, slope = inverse * P[len(P) - 1], -inverse * inverse * P[len(P) - 1]
+    b, c = (x,), (slope,)
+    for j in tl.static_range(len(P) - 2, -1, -1):
+        slope = inverse * (slope - inverse * (x + P[j]))
+        x = inverse * (x + P[j])
+        b, c = (x,) + b, (slope,) + c  # noqa: RUF005, Triton knows no star
+    scaled_b, scaled_c = (b[0],), (c[0],)
+    for j in tl.static_range(1, len(P)):
+        scaled_b += (b[j] * _POWER_OF_LN2[j],)
+        scaled_c += ((b[0] - c[1] if j == 1 else -c[j]) * _POWER_OF_LN2[j],)
+    return (A, A * _PER_LN2), scaled_b, scaled_c
+
+
+@triton.jit
+def _hold_token(delta, u, P: tl.constexpr):
+    """After Δ the powers of s = Δ/ln2, from the first on, and the input P(Δ) at the end of the step."""
+    s = (None, delta * _PER_LN2)
+    at_end = delta * P[1] + P[0]
+    for j in tl.static_range(2, len(P) + 2):
+        s += (s[j - 1] * s[1],)
+        if j < len(P):
+            at_end += s[j] * (P[j] * _POWER_OF_LN2[j])
+    return u, 1.0, u, delta, s, at_end
+
+
+@triton.jit
+def _near_sum(token, phi, P: tl.constexpr, SHIFT: tl.constexpr):
+    """Σ_j p_j x_j where z is near zero, or, with a SHIFT of 1, Σ_j j p_j x_{j+1}."""
+    first: tl.constexpr = 1 if P[0] != 0 else 2
+    total = phi[first + SHIFT] * (token[4][first + SHIFT] * (P[first - 1] * (first if SHIFT else 1)))
+    for j in tl.static_range(first + 1, len(P) + 1):
+        total += phi[j + SHIFT] * (token[4][j + SHIFT] * (P[j - 1] * (j if SHIFT else 1)))
+    return total
+
+
+@triton.jit
+def _hold_step(token, weights, h, B, P: tl.constexpr):
+    t = token[3] * weights[0][1]
+    near, phi = near_zero(t, len(P) + 1)
+    growth = growth_from(t, near, phi)
+    b = weights[1]
+    far = growth * b[0]
+    for j in tl.static_range(1, len(P)):
+        far -= token[4][j] * b[j]
+    beta = tl.where(near, _near_sum(token, phi, P, 0), far)
+    return growth * h + (beta * (token[0] * B) + h), (growth, beta)
+
+
+@triton.jit
+def _hold_adjoint(token, weights, kept, h, after, B, d, P: tl.constexpr):
+    """dβ/dΔ = A·β + P(Δ) and dβ/dA = Δ·β − Σ_j j p_j x_{j+1} near zero; both from the linear form far from it."""
+    A, b, c = weights[0][0], weights[1], weights[2]
+    delta, s = token[3], token[4]
+    near, phi = near_zero(delta * weights[0][1], len(P) + 1)
+    growth, beta = kept
+    far_delta, far_A = growth * (A * b[0]) + P[0], growth * (delta * b[0] + c[0])
+    for j in tl.static_range(1, len(P)):
+        if j > 1:
+            far_delta -= s[j - 1] * (b[j] * (j * _PER_LN2))
+        far_A += s[j] * c[j]
+    by_delta = tl.where(near, A * beta + token[5], far_delta)
+    by_A = tl.where(near, delta * beta - _near_sum(token, phi, P, 1), far_A)
+    before, d_v = growth * d + d, d * (token[0] * B)
+    rate = before * h
+    return before, rate * delta + d_v * by_A, rate * A + d_v * by_delta, None, d * beta
 
 
 # ── by name ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,19 +262,24 @@ def _rk4_slopes(delta, A, inverse_A):
 class Functions(NamedTuple):
     """A rule as the kernels take it."""
 
+    weights: Any
+    token: Any
     step: Any
-    slopes: Any
+    adjoint: Any
+    P: tuple[float, ...] = ()
 
+
+_HOLD = Functions(_hold_weights, _hold_token, _hold_step, _hold_adjoint)
 
 DISCRETIZATIONS = {
-    "mamba": Functions(_mamba_step, _mamba_slopes),
-    "zoh": Functions(_zoh_step, _zoh_slopes),
-    "foh": Functions(_foh_step, _foh_slopes),
-    "bil": Functions(_bil_step, _bil_slopes),
-    "pol": Functions(_pol_step, _pol_slopes),
-    "hoh": Functions(_hoh_step, _hoh_slopes),
-    "hoh3": Functions(_hoh3_step, _hoh3_slopes),
-    "rk4": Functions(_rk4_step, _rk4_slopes),
-    "rk4_raw": Functions(_rk4_raw_step, _rk4_raw_slopes),
+    "mamba": Functions(_mamba_weights, _plain_token, _mamba_step, _mamba_adjoint),
+    "zoh": Functions(_zoh_weights, _zoh_token, _zoh_step, _zoh_adjoint),
+    "foh": _HOLD._replace(P=(0.0, 1.0)),
+    "bil": Functions(_bil_weights, _plain_token, _bil_step, _bil_adjoint),
+    "pol": _HOLD._replace(P=(1.0, 1 / 2)),
+    "hoh": _HOLD._replace(P=(1.0, 1.0, 1 / 2)),
+    "hoh3": _HOLD._replace(P=(1.0, 1.0, 1 / 2, 1 / 6)),
+    "rk4": Functions(_rk4_weights, _rk4_token, _rk4_step, _rk4_adjoint),
+    "rk4_raw": Functions(_rk4_raw_weights, _rk4_token, _rk4_raw_step, _rk4_raw_adjoint),
 }
-"""Every rule that is compiled into the kernels; a test compares the names with the registry."""
+"""Every rule that is compiled into the kernels: the fused ones with one tap. A test compares the names."""

@@ -1,8 +1,8 @@
 """The selective scan and its gradient for GPUs, blind to the rule, which comes as jit functions.
 
-A program walks one segment of the tokens of one sample, with the states of a block of channels in registers, (N,
-channels). Before each chunk of CHUNK tokens the forward pass keeps the state; from it the backward pass recomputes the
-states inside the chunk, again in registers. Nothing of size (batch, L, D, N) ever exists.
+A program walks one segment of the tokens of one sample, with the states of a block of channels in registers. Before
+each chunk of CHUNK tokens the forward pass keeps the state; from it the backward pass recomputes the states inside the
+chunk, again in registers. Nothing of size (batch, L, D, N) ever exists.
 
 Where samples and channels alone fill a GPU, the segment is the whole sequence. Otherwise there are several, and
 
@@ -14,8 +14,7 @@ and so in the other direction for the gradient of the state (start_of_segment, j
 
 No two programs write to one place, and no sum depends on which program runs first: where many contribute, each writes a
 partial sum of its own. Token k is counted in the direction of the walk; REVERSE only says where it lies in memory.
-Beyond the last token Δ = 0, which leaves the state alone. Offsets are 64 bits wide, but tokens are counted in a type
-POSITION that is narrower where that is enough: it saves many registers.
+Beyond the last token Δ = 0, which leaves the state alone.
 """
 
 import triton
@@ -23,15 +22,18 @@ import triton.language as tl
 
 from .triton_tokens import (
     NOT_SPECIALIZED,
-    advanced,
     entries,
+    join_tokens,
     load_A,
-    load_matrix,
     load_parameter,
     program_channels,
     program_states,
     read,
-    step_size,
+    split_tokens,
+    state_places,
+    steps,
+    walk,
+    walk_matrix,
     write,
 )
 
@@ -53,7 +55,10 @@ def end_of_segment(
     segment_length,
     A_d,
     A_n,
+    WEIGHTS: tl.constexpr,
+    TOKEN: tl.constexpr,
     STEP: tl.constexpr,
+    P: tl.constexpr,
     SOFTPLUS: tl.constexpr,
     REVERSE: tl.constexpr,
     POSITION: tl.constexpr,
@@ -69,23 +74,22 @@ def end_of_segment(
     exists = exists_n & exists_d
     segment, batch = tl.program_id(1).to(POSITION), tl.program_id(2).to(tl.int64)
     L = L.to(POSITION)
-    u += batch * u_strides[0] + d * u_strides[1]
-    delta += batch * delta_strides[0] + d * delta_strides[1]
-    B = load_matrix(B, B_strides, batch, d, n, exists, GROUP_B)
+    u = walk(u, u_strides, batch, d, L, REVERSE)
+    delta = walk(delta, delta_strides, batch, d, L, REVERSE)
+    B = walk_matrix(B, B_strides, batch, d, n, exists, L, REVERSE, GROUP_B)
     bias = load_parameter(delta_bias, d, exists_d)
-    a, inverse_a = load_A(A, d, n, exists, A_d, A_n)
+    weights = WEIGHTS(load_A(A, d, n, exists, A_d, A_n), P)
 
-    h, product = tl.zeros(a.shape, tl.float32), tl.full(a.shape, 1.0, tl.float32)
+    h, product = tl.zeros(exists.shape, tl.float32), tl.full(exists.shape, 1.0, tl.float32)
     first = segment * segment_length
-    for k0 in range(first, tl.minimum(first + segment_length, L), UNROLL):
+    for k in range(first, tl.minimum(first + segment_length, L), UNROLL):
+        u_k = read(u, k, L, exists_d, UNROLL)
+        step_k = split_tokens(steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)[1], UNROLL)
+        B_k = entries(B, k, L, exists_n, GROUP_B, UNROLL)
         for j in tl.static_range(UNROLL):
-            u_k = read(u, k0 + j, L, u_strides[2], exists_d, REVERSE)
-            raw = read(delta, k0 + j, L, delta_strides[2], exists_d, REVERSE) + bias
-            B_k = entries(B, B_strides, k0 + j, L, exists_n, REVERSE, GROUP_B)
-            growth, beta = STEP(step_size(raw, k0 + j, L, SOFTPLUS), a, inverse_a)
-            h = advanced(h, growth, beta, u_k, B_k)
-            product += growth * product
-    place = ((batch * tl.num_programs(1) + segment) * N + n) * D + d
+            h, kept = STEP(TOKEN(step_k[j], u_k[j], P), weights, h, B_k[j], P)
+            product += kept[0] * product
+    place = state_places(d, n, batch * tl.num_programs(1) + segment, D, N)
     tl.store(ends + place, h, mask=exists)
     tl.store(products + place, product, mask=exists)
 
@@ -133,7 +137,10 @@ def forward(
     A_n,
     state_d,
     state_n,
+    WEIGHTS: tl.constexpr,
+    TOKEN: tl.constexpr,
     STEP: tl.constexpr,
+    P: tl.constexpr,
     SOFTPLUS: tl.constexpr,
     REVERSE: tl.constexpr,
     POSITION: tl.constexpr,
@@ -155,42 +162,38 @@ def forward(
     exists = exists_n & exists_d
     segment, batch = tl.program_id(1).to(POSITION), tl.program_id(2).to(tl.int64)
     L = L.to(POSITION)
-    u += batch * u_strides[0] + d * u_strides[1]
-    delta += batch * delta_strides[0] + d * delta_strides[1]
-    out += batch * out_strides[0] + d * out_strides[1]
+    u = walk(u, u_strides, batch, d, L, REVERSE)
+    delta = walk(delta, delta_strides, batch, d, L, REVERSE)
+    out = walk(out, out_strides, batch, d, L, REVERSE)
     if z is not None:
-        z += batch * z_strides[0] + d * z_strides[1]
-    B = load_matrix(B, B_strides, batch, d, n, exists, GROUP_B)
-    C = load_matrix(C, C_strides, batch, d, n, exists, GROUP_C)
+        z = walk(z, z_strides, batch, d, L, REVERSE)
+    B = walk_matrix(B, B_strides, batch, d, n, exists, L, REVERSE, GROUP_B)
+    C = walk_matrix(C, C_strides, batch, d, n, exists, L, REVERSE, GROUP_C)
     skip, bias = load_parameter(D_skip, d, exists_d), load_parameter(delta_bias, d, exists_d)
-    a, inverse_a = load_A(A, d, n, exists, A_d, A_n)
+    weights = WEIGHTS(load_A(A, d, n, exists, A_d, A_n), P)
 
-    h = tl.zeros(a.shape, tl.float32)
+    h = tl.zeros(exists.shape, tl.float32)
     if start is not None:
-        h = tl.load(start + ((batch * tl.num_programs(1) + segment) * N + n) * D + d, mask=exists, other=0.0)
+        h = tl.load(start + state_places(d, n, batch * tl.num_programs(1) + segment, D, N), mask=exists, other=0.0)
     first = segment * segment_length
-    for k0 in range(first, tl.minimum(first + segment_length, L), UNROLL):
-        if chunk_states is not None and k0 % CHUNK == 0:
-            place = ((batch * tl.cdiv(L, CHUNK) + k0 // CHUNK) * N + n) * D + d
+    end = tl.minimum(first + segment_length, L)
+    for k0 in range(first, end, CHUNK):
+        if chunk_states is not None:
+            place = state_places(d, n, batch * tl.cdiv(L, CHUNK) + k0 // CHUNK, D, N)
             tl.store(chunk_states + place, h, mask=exists)
-        tokens = ()
-        for j in tl.static_range(UNROLL):
-            u_k = read(u, k0 + j, L, u_strides[2], exists_d, REVERSE)
-            raw = read(delta, k0 + j, L, delta_strides[2], exists_d, REVERSE) + bias
-            z_k = read(z, k0 + j, L, z_strides[2], exists_d, REVERSE) if z is not None else u_k
-            tokens += ((u_k, raw, z_k),)
-        results = ()
-        for j in tl.static_range(UNROLL):
-            u_k, raw, z_k = tokens[j]
-            B_k = entries(B, B_strides, k0 + j, L, exists_n, REVERSE, GROUP_B)
-            C_k = entries(C, C_strides, k0 + j, L, exists_n, REVERSE, GROUP_C)
-            growth, beta = STEP(step_size(raw, k0 + j, L, SOFTPLUS), a, inverse_a)
-            h = advanced(h, growth, beta, u_k, B_k)
-            y = tl.sum(h * C_k, 0, keep_dims=True) + skip * u_k
-            if z is not None:
-                y *= z_k * tl.sigmoid(z_k)
-            results += (y,)
-        for j in tl.static_range(UNROLL):
-            write(out, k0 + j, L, out_strides[2], exists_d, results[j], REVERSE)
+        for k in range(k0, tl.minimum(k0 + CHUNK, end), UNROLL):
+            u_k = read(u, k, L, exists_d, UNROLL)
+            step_k = split_tokens(steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)[1], UNROLL)
+            z_k = read(z, k, L, exists_d, UNROLL) if z is not None else u_k
+            B_k = entries(B, k, L, exists_n, GROUP_B, UNROLL)
+            C_k = entries(C, k, L, exists_n, GROUP_C, UNROLL)
+            results = ()
+            for j in tl.static_range(UNROLL):
+                h = STEP(TOKEN(step_k[j], u_k[j], P), weights, h, B_k[j], P)[0]
+                y = tl.sum(h * C_k[j], 0, keep_dims=True) + skip * u_k[j]
+                if z is not None:
+                    y *= z_k[j] * tl.sigmoid(z_k[j])
+                results += (y,)
+            write(out, k, L, exists_d, join_tokens(results))
     if segment == tl.num_programs(1) - 1:
         tl.store(last_state + batch * D * N + d * state_d + n * state_n, h, mask=exists)

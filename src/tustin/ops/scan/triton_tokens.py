@@ -1,9 +1,17 @@
-"""What the kernels of the scan share: the channels and states of a program, and what a token brings it."""
+"""What the kernels of the scan share: the channels and states of a program, and what its tokens bring.
+
+A program holds its states as (N, channels). What belongs to a channel is (1, channels), what belongs to a state (N, 1).
+Several tokens come and go together, as a tile with the tokens along a last dimension: so a warp loads, converts and
+stores every number once, and finds the softplus of every step once, before the threads exchange them.
+
+Tokens are counted in the type of L, in which the distance of any two of them fits too: where that is narrow, it saves
+registers and instructions.
+"""
 
 import triton
 import triton.language as tl
 
-from .triton_discretizations import softplus
+from .triton_elementary import softplus
 
 # What the compiler must not know: that these are multiples of 16. It would load and store states four at a time, and so
 # hold them, and all that is computed with them, in an order that suits nothing else.
@@ -11,14 +19,14 @@ NOT_SPECIALIZED = ["D", "L", "segment_length", "A_d", "A_n", "state_d", "state_n
 _AS_GOOD_AS_ZERO = tl.constexpr(1e-18)  # as A, but it has an inverse
 
 
-# ── what a program works on: n is (BLOCK_N, 1), d is (1, BLOCK_D) ────────────────────────────────────────────────────
+# ── what a program works on ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 @triton.jit
 def program_channels(GROUP: tl.constexpr, BLOCK_D: tl.constexpr):
     """The channels of this program, and which of them exist: a block ends where a group of B or C does."""
     blocks: tl.constexpr = (GROUP + BLOCK_D - 1) // BLOCK_D
-    block = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(0)
     inside = block % blocks * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
     return block // blocks * GROUP + inside, inside < GROUP
 
@@ -30,11 +38,16 @@ def program_states(N: tl.constexpr):
 
 
 @triton.jit
+def state_places(d, n, index, D, N: tl.constexpr):
+    """Where the states of this program are in number `index` of many (N, D)."""
+    return index.to(tl.int64) * N * D + (n * D + d)
+
+
+@triton.jit
 def load_A(A, d, n, exists, stride_d, stride_n):
-    """A and its inverse."""
+    """A, where it is zero as good as that."""
     a = tl.load(A + d * stride_d + n * stride_n, mask=exists, other=-1.0)
-    a = tl.where(tl.abs(a) < _AS_GOOD_AS_ZERO, -_AS_GOOD_AS_ZERO, a)
-    return a, 1 / a
+    return tl.where(tl.abs(a) < _AS_GOOD_AS_ZERO, -_AS_GOOD_AS_ZERO, a)
 
 
 @triton.jit
@@ -43,54 +56,108 @@ def load_parameter(data, d, exists):
     return tl.zeros(d.shape, tl.float32) if data is None else tl.load(data + d, mask=exists, other=0.0)
 
 
+# ── where tokens are: the places of token 0, and the distance from one to the next ──────────────────────────────────
+
+
 @triton.jit
-def load_matrix(data, strides, batch, d, n, exists, GROUP: tl.constexpr):
-    """What `entries` needs of B or C: itself where it is constant (GROUP is 0), else where its tokens begin."""
+def walk(data, strides, batch, d, L, REVERSE: tl.constexpr):
+    """Of one number per channel."""
+    first = data + batch * strides[0] + d.to(tl.int64) * strides[1]
+    return _directed(first, strides[2], L, REVERSE)
+
+
+@triton.jit
+def walk_matrix(data, strides, batch, d, n, exists, L, REVERSE: tl.constexpr, GROUP: tl.constexpr):
+    """Of B or C; where it is constant (GROUP is 0), the matrix itself."""
     if GROUP == 0:
-        return tl.load(data + d * strides[0] + n * strides[1], mask=exists, other=0.0).to(tl.float32)
-    first = tl.min(d, 1, keep_dims=True)
-    return data + batch * strides[0] + first // GROUP * strides[1] + n * strides[2]
-
-
-# ── what a token brings ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@triton.jit
-def place(k, L, stride, REVERSE: tl.constexpr):
-    """The offset of token k."""
-    return (L - 1 - k if REVERSE else k) * stride
+        places = d.to(tl.int64) * strides[0] + n * strides[1]
+        return tl.load(data + places, mask=exists, other=0.0).to(tl.float32), 0
+    group = tl.min(d, 1, keep_dims=True) // GROUP
+    first = data + batch * strides[0] + group.to(tl.int64) * strides[1] + n.to(tl.int64) * strides[2]
+    return _directed(first, strides[3], L, REVERSE)
 
 
 @triton.jit
-def is_token(k, L):
-    """Whether k comes before the end, (1, 1): the interpreter cannot broadcast a scalar."""
-    return tl.full([1, 1], k, L.dtype) < L
+def walk_sums(data, n, L, N: tl.constexpr, REVERSE: tl.constexpr):
+    """Of this program's part of (batch, blocks, L, N)."""
+    block = tl.program_id(2).to(tl.int64) * tl.num_programs(0) + tl.program_id(0)
+    return _directed(data + block * L * N + n, N, L, REVERSE)
 
 
 @triton.jit
-def read(places, k, L, stride, exists, REVERSE: tl.constexpr):
-    """The values of token k; zero beyond the last."""
-    return tl.load(places + place(k, L, stride, REVERSE), mask=exists & is_token(k, L), other=0.0).to(tl.float32)
+def _directed(first, stride, L, REVERSE: tl.constexpr):
+    if REVERSE:
+        return first + (L - 1).to(tl.int64) * stride, -stride
+    return first, stride * 1
 
 
 @triton.jit
-def write(places, k, L, stride, exists, values, REVERSE: tl.constexpr):
-    tl.store(places + place(k, L, stride, REVERSE), values.to(places.dtype.element_ty), mask=exists & is_token(k, L))
+def are_tokens(k, L, T: tl.constexpr):
+    """Which of the T tokens from k on come before the end."""
+    return k + tl.arange(0, T)[None, None, :].to(L.dtype) < L
 
 
 @triton.jit
-def entries(matrix, strides, k, L, exists, REVERSE: tl.constexpr, GROUP: tl.constexpr):
-    """B or C of token k: (BLOCK_N, 1), or (BLOCK_N, BLOCK_D) where it is constant."""
-    return matrix if GROUP == 0 else read(matrix, k, L, strides[3], exists, REVERSE)
+def split_tokens(tile, T: tl.constexpr):
+    """The tokens of a tile, one by one."""
+    if T == 2:
+        parts = tl.split(tile)
+    else:
+        even, odd = tl.split(tl.reshape(tile, tile.shape[0], tile.shape[1], 2, 2))
+        even, odd = tl.split(even), tl.split(odd)
+        parts = even[0], odd[0], even[1], odd[1]
+    return parts
 
 
 @triton.jit
-def step_size(raw, k, L, SOFTPLUS: tl.constexpr):
-    """Δ of token k, from delta with its bias."""
-    return tl.where(is_token(k, L), softplus(raw) if SOFTPLUS else raw, 0.0)
+def join_tokens(parts):
+    """The contrary, for four."""
+    if len(parts) == 2:
+        tile = tl.join(parts[0], parts[1])
+    else:
+        tile = tl.join(tl.join(parts[0], parts[2]), tl.join(parts[1], parts[3]))
+        tile = tl.reshape(tile, tile.shape[0], tile.shape[1], 4)
+    return tile
 
 
 @triton.jit
-def advanced(h, growth, beta, u, B):
-    """h_k = α·h_{k−1} + β·B u."""
-    return h + (growth * h + beta * (u * B))
+def read_tile(places, k, L, exists, T: tl.constexpr):
+    """Tokens k to k + T − 1 along a last dimension; zero beyond the last."""
+    first, step = places
+    j = tl.arange(0, T)[None, None, :].to(L.dtype)
+    wanted = exists[:, :, None] & are_tokens(k, L, T)
+    return tl.load(first[:, :, None] + (k + j) * step, mask=wanted, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def read(places, k, L, exists, T: tl.constexpr):
+    """The values of T tokens from k on, one by one; zero beyond the last. All are loaded at once."""
+    return split_tokens(read_tile(places, k, L, exists, T), T)
+
+
+@triton.jit
+def entries(places, k, L, exists, GROUP: tl.constexpr, T: tl.constexpr):
+    """B or C of T tokens from k on."""
+    if GROUP == 0:
+        same = (places[0],)
+        for _ in tl.static_range(1, T):
+            same += (places[0],)
+        return same
+    return read(places, k, L, exists, T)
+
+
+@triton.jit
+def steps(delta, bias, k, L, exists, SOFTPLUS: tl.constexpr, T: tl.constexpr):
+    """delta with its bias, and Δ, of T tokens from k on, along a last dimension; Δ is zero beyond the last."""
+    raw = read_tile(delta, k, L, exists, T) + bias[:, :, None]
+    return raw, tl.where(are_tokens(k, L, T), softplus(raw) if SOFTPLUS else raw, 0.0)
+
+
+@triton.jit
+def write(places, k, L, exists, tile):
+    """A tile with the tokens from k on."""
+    first, step = places
+    T: tl.constexpr = tile.shape[2]
+    j = tl.arange(0, T)[None, None, :].to(L.dtype)
+    wanted = exists[:, :, None] & are_tokens(k, L, T)
+    tl.store(first[:, :, None] + (k + j) * step, tile.to(first.dtype.element_ty), mask=wanted)

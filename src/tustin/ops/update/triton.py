@@ -41,6 +41,7 @@ def update_state(
     """
     batch, channels = u.shape
     N = A.shape[1]
+    weights, token, step, _, P = DISCRETIZATIONS[discretization]
     h = state.contiguous()
     A = A.float()
     D, delta_bias = (None if t is None else t.float().contiguous() for t in (D, delta_bias))
@@ -54,7 +55,10 @@ def update_state(
             *(h, u, delta, A, B, C, D, z, delta_bias, out),
             *[() if t is None else t.stride() for t in (u, delta, B, C, z, out)],
             *(channels, *A.stride()),
-            STEP=DISCRETIZATIONS[discretization].step,
+            WEIGHTS=weights,
+            TOKEN=token,
+            STEP=step,
+            P=P,
             SOFTPLUS=delta_softplus,
             N=N,
             GROUP=group,

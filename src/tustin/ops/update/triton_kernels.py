@@ -6,8 +6,8 @@ A program takes one sample and a block of channels, and no two programs touch on
 import triton
 import triton.language as tl
 
-from ..scan.triton_discretizations import softplus
-from ..scan.triton_tokens import advanced, load_A, load_matrix, load_parameter, program_channels, program_states
+from ..scan.triton_elementary import softplus
+from ..scan.triton_tokens import load_A, load_parameter, program_channels, program_states
 
 _UNROLLED = tl.constexpr(8)
 
@@ -33,7 +33,10 @@ def update_state(
     D,
     A_d,
     A_n,
+    WEIGHTS: tl.constexpr,
+    TOKEN: tl.constexpr,
     STEP: tl.constexpr,
+    P: tl.constexpr,
     SOFTPLUS: tl.constexpr,
     N: tl.constexpr,
     GROUP: tl.constexpr,
@@ -43,6 +46,7 @@ def update_state(
 ):
     """state ← α·state + β·B u, (batch, D, N) contiguous, and out = (C·state + D u)·silu(z)."""
     d, exists_d = program_channels(GROUP, BLOCK_D)
+    d = d.to(tl.int64)
     n, exists_n = program_states(N)
     exists = exists_n & exists_d
     batch = tl.program_id(1).to(tl.int64)
@@ -50,13 +54,13 @@ def update_state(
     step = _read(delta, delta_strides, batch, d, exists_d) + load_parameter(delta_bias, d, exists_d)
     if SOFTPLUS:
         step = softplus(step)
-    B_k = tl.load(load_matrix(B, B_strides, batch, d, n, exists, GROUP_B), mask=exists_n, other=0.0).to(tl.float32)
-    C_k = tl.load(load_matrix(C, C_strides, batch, d, n, exists, GROUP_C), mask=exists_n, other=0.0).to(tl.float32)
-    a, inverse_a = load_A(A, d, n, exists, A_d, A_n)
+    B_k = _read_matrix(B, B_strides, batch, d, n, exists_n, GROUP_B)
+    C_k = _read_matrix(C, C_strides, batch, d, n, exists_n, GROUP_C)
+    weights = WEIGHTS(load_A(A, d, n, exists, A_d, A_n), P)
 
     places = state + (batch * D + d) * N + n
-    growth, beta = STEP(step, a, inverse_a)
-    h = advanced(tl.load(places, mask=exists, other=0.0).to(tl.float32), growth, beta, u_k, B_k)
+    h = tl.load(places, mask=exists, other=0.0).to(tl.float32)
+    h = STEP(TOKEN(step, u_k, P), weights, h, B_k, P)[0]
     tl.store(places, h.to(state.dtype.element_ty), mask=exists)
     y = tl.sum(h * C_k, 0, keep_dims=True) + load_parameter(D_skip, d, exists_d) * u_k
     if z is not None:
@@ -68,6 +72,14 @@ def update_state(
 @triton.jit
 def _read(data, strides, batch, d, exists):
     return tl.load(data + batch * strides[0] + d * strides[1], mask=exists, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _read_matrix(data, strides, batch, d, n, exists, GROUP: tl.constexpr):
+    """B or C of the group to which all these channels belong, (N, 1)."""
+    group = tl.min(d, 1, keep_dims=True) // GROUP
+    places = data + batch * strides[0] + group * strides[1] + n.to(tl.int64) * strides[2]
+    return tl.load(places, mask=exists, other=0.0).to(tl.float32)
 
 
 @triton.jit
