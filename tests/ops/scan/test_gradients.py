@@ -10,7 +10,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from tests.systems import FORMS, OPTIONAL, cast, each_backend, each_run, system
 from tests.tolerances import DERIVATIVES, assert_close
-from tustin import selective_scan
+from tustin import DISCRETIZATIONS, selective_scan
 
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 
@@ -27,9 +27,9 @@ def scan_of(x: dict[str, Tensor], **how: object) -> tuple[Callable[..., tuple[Te
 @each_run
 @each_direction
 def test_every_argument(backend: str, discretization: str, reverse: bool) -> None:
-    """All nine tensors, the full Jacobian: u, delta, A, B, C, D, z, delta_bias, from the initial to the last state."""
-    x = system(1, 2, 3, 2, optional=OPTIONAL, dtype=torch.float64)
-    assert len(x) == 9
+    """All tensors, the full Jacobian: u, delta, A, B, C, D, z, delta_bias, λ, from the initial to the last state."""
+    x = system(1, 2, 3, 2, optional=OPTIONAL, discretization=discretization, dtype=torch.float64)
+    assert len(x) == (10 if DISCRETIZATIONS[discretization].mixes else 9)
     assert gradcheck(*scan_of(x, discretization=discretization, reverse=reverse, backend=backend, delta_softplus=True))
 
 
@@ -38,7 +38,9 @@ def test_every_argument(backend: str, discretization: str, reverse: bool) -> Non
 @pytest.mark.parametrize("forms", list(itertools.product(FORMS, FORMS)), ids="-".join)
 def test_every_form(forms: tuple[str, str], backend: str, discretization: str, reverse: bool) -> None:
     """B and C constant, per token and grouped, in all pairs. Random projections of the Jacobian: quicker, as strict."""
-    x = system(1, 4, 2, 2, B=forms[0], C=forms[1], optional=OPTIONAL, dtype=torch.float64)
+    x = system(
+        1, 4, 2, 2, B=forms[0], C=forms[1], optional=OPTIONAL, discretization=discretization, dtype=torch.float64
+    )
     assert gradcheck(*scan_of(x, discretization=discretization, reverse=reverse, backend=backend), fast_mode=True)
 
 
@@ -64,9 +66,11 @@ def test_optional_arguments(optional: tuple[str, ...], softplus: bool, backend: 
 @each_run
 def test_where_the_formulas_are_delicate(backend: str, discretization: str) -> None:
     """A = 0, Δ = 0, z = −2 (bilinear's α is 0: nothing may divide by it) and z = z* (`rk4`'s limit) have gradients."""
-    x = system(1, 2, 3, 3, optional=("initial_state",), dtype=torch.float64)
+    x = system(1, 2, 3, 3, optional=("initial_state",), discretization=discretization, dtype=torch.float64)
     x["A"] = torch.tensor([[0.0, -2.0, -1.5960716379833216], [-4.0, 0.0, -0.5]], dtype=torch.float64)
     x["delta"] = torch.tensor([[[1.0, 0.0, 0.3], [0.5, 0.0, 1.2]]], dtype=torch.float64)
+    if DISCRETIZATIONS[discretization].steps > 1:  # no parabola goes through two samples of one moment
+        x["delta"][..., 1] = 0.1
     assert gradcheck(*scan_of(x, discretization=discretization, backend=backend))
 
 

@@ -48,7 +48,7 @@ def test_same_bits_every_time(discretization: str) -> None:
     moved = x | {name: x[name].transpose(1, 2).contiguous().transpose(1, 2) for name in ("u", "delta", "z")}
     assert_same_bits(results(moved, **how), first, "another layout")
 
-    per_sample = ("u", "delta", "z", "B", "C", "initial_state")
+    per_sample = ("u", "delta", "z", "B", "C", "initial_state", "mix")
     whole = selective_scan(**x, **how)
     for i in range(8):
         one = {name: t[i : i + 1] if name in per_sample else t for name, t in x.items()}
