@@ -50,6 +50,7 @@ wheel: dist  ## builds them, then installs and uses them in an environment witho
 # $(call library,NAME,COMPILER,FLAGS,FLAGS OF A PROGRAM): build/NAME/_native.so, of one level
 CSRC := src/tustin/ops/csrc
 FLAGS := -std=c++17 -fPIC -fopenmp -Wall -Wextra -Wno-psabi -fvisibility=hidden -ffp-contract=off -fno-math-errno -DTUSTIN_CHUNK=32
+PROGRAM = '-Wl,-rpath,$$$$ORIGIN' -fopenmp
 define library
 build/$(1)/_native.so: $(foreach kernel,scan scheduled conv conv_update rowwise native,build/$(1)/$(kernel).o)
 	@$(2) -fopenmp $(3) -shared $$^ -o $$@
@@ -57,7 +58,7 @@ build/$(1)/%.o: $(CSRC)/%.cpp $(wildcard $(CSRC)/*.h*) Makefile
 	@mkdir -p $$(@D) && echo "$(2) $$@" && $(2) $(FLAGS) $(3) -c $$< -o $$@
 # prints a hash of the results of every rule, dtype and direction
 build/$(1)/bits: tests/bits/driver.cpp build/$(1)/_native.so
-	@$(2) -std=c++17 -O1 -Wall -Wextra -I$(CSRC) $$^ $(or $(4),'-Wl,-rpath,$$$$ORIGIN' -fopenmp) -o $$@
+	@$(2) -std=c++17 -O1 -Wall -Wextra -I$(CSRC) $$^ $(or $(4),$(PROGRAM)) -o $$@
 endef
 
 # Every access to memory watched. Two rules are enough, the others read and write the same memory, and each costs half a
