@@ -61,10 +61,10 @@ build/$(1)/bits: tests/bits/driver.cpp build/$(1)/_native.so
 	@$(2) -std=c++17 -O1 -Wall -Wextra -I$(CSRC) $$^ $(or $(4),$(PROGRAM)) -o $$@
 endef
 
-# Every access to memory watched. Two rules are enough, the others read and write the same memory, and each costs half a
-# minute to compile.
+# Every access to memory watched. One rule of each kind is enough, the others read and write the same memory, and each
+# costs half a minute to compile.
 SANITIZE := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -march=native -DTUSTIN_LEVEL=baseline \
-  -DTUSTIN_REGISTER_BYTES=32 '-DTUSTIN_LEVELS(X)=X(baseline)' '-DTUSTIN_DISCRETIZATIONS(X)=X(mamba) X(bil)' '-DTUSTIN_SCHEDULED(X)=X(bil)'
+  -DTUSTIN_REGISTER_BYTES=32 '-DTUSTIN_LEVELS(X)=X(baseline)' '-DTUSTIN_DISCRETIZATIONS(X)=X(mamba) X(bil) X(true_bil)' '-DTUSTIN_SCHEDULED(X)=X(bil)'
 $(eval $(call library,sanitize,$(CXX),$(SANITIZE)))
 sanitize: $(READY)
 	@$(MAKE) --no-print-directory -j2 build/sanitize/_native.so

@@ -14,6 +14,8 @@ from tustin.export import export, graph
 from tustin.export.program import FACTS
 from tustin.models.segmenter import Segmenter
 
+pytestmark = pytest.mark.long  # what PyTorch's exporter leaves in the process disturbs later tests of operators
+
 onnx = pytest.importorskip("onnx")
 onnx_inliner = pytest.importorskip("onnx.inliner")
 onnxruntime = pytest.importorskip("onnxruntime")

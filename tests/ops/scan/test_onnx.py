@@ -13,6 +13,8 @@ from tustin.discretize.compact import recording
 from tustin.discretize.phi import phi
 from tustin.ops.scan import selective_scan
 
+pytestmark = pytest.mark.long  # what PyTorch's exporter leaves in the process disturbs later tests of operators
+
 pytest.importorskip("onnxscript")
 onnxruntime = pytest.importorskip("onnxruntime")
 
