@@ -18,6 +18,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import matplotlib.font_manager  # noqa: F401  makes its folders when it is first imported
+
 from tustin.cli import main
 
 FUZZERS = 7
