@@ -70,7 +70,7 @@ def test_latex_escapes_and_knows_infinity():
 
 def test_the_terminal_takes_cells_as_they_are():
     console = Console(width=120, file=io.StringIO())
-    console.print(*as_rich(TABLE, 120), sep="\n")
+    console.print(*as_rich(TABLE), sep="\n")
     assert "[bold]x[/bold]" in console.file.getvalue()
 
 

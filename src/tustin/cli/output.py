@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..report import terminal
@@ -26,9 +26,9 @@ def as_json(facts: object, *, utf8: bool) -> str:
     return json.dumps(strict(facts), indent=2, ensure_ascii=not utf8, allow_nan=False)
 
 
-def print_rich(render: Callable[[int], Sequence[Any]]) -> None:
-    """Tables and text for the width of the terminal; plain where the output is not one."""
-    print_drawn(lambda console: console.print(*render(console.width), sep="\n"))
+def print_rich(*parts: Any) -> None:
+    """Tables and text, one below the other; plain where the output is no terminal."""
+    print_drawn(lambda console: console.print(*parts, sep="\n"))
 
 
 def print_drawn(draw: Callable[[Console], None]) -> None:

@@ -38,8 +38,6 @@ _LATEX = {
     "“": "``",
     "”": "''",
 }
-ROOMY = 100
-"""Width of a terminal on which the columns of a table can stand apart, and verdicts on one line."""
 _MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|#"}
 
 
@@ -112,25 +110,15 @@ def _latex_row(cells: Iterable[str]) -> str:
 # --- terminal ---------------------------------------------------------------------------------------------------------
 
 
-def as_rich(table: Table, width: int) -> list[Any]:
-    """Title, table and note for a console of this width."""
+def as_rich(table: Table) -> list[Any]:
+    """Title, table and note for a console."""
     from rich.text import Text
 
-    narrow = width < ROOMY
     words = {*table.words, *(table.header[:1] if table.long_names else ())}
-    drawn = terminal.table(table.header, words, gap=0 if narrow else 1)
-    for number, column in enumerate(drawn.columns):
-        column.overflow = "fold"
-        column.no_wrap = table.long_names != (number == 0)
-        if narrow and table.header[number] == "verdict":
-            column.width = _longest_word(table, number)
+    drawn = terminal.table(table.header, words)
     for row in table.texts():
         drawn.add_row(*map(Text, row))
     return [Text(table.title, style="bold"), drawn, *([Text(table.note, style="dim")] if table.note else [])]
-
-
-def _longest_word(table: Table, column: int) -> int:
-    return max((len(word) for row in table.texts() for word in row[column].split()), default=0)
 
 
 # --- HTML -------------------------------------------------------------------------------------------------------------

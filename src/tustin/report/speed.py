@@ -12,6 +12,7 @@ from .measurement import Case, Result
 from .timing import Ratio, Standing, Timing
 
 BASELINE = "zoh"
+ONNXRUNTIME = "onnxruntime"
 BALANCED = 32
 """The batch size of the paper's second scenario."""
 
@@ -24,7 +25,7 @@ class Candidate:
     discretization: str | None
     """The rule of a Vision Mamba; a peer has none."""
     backend: str = "auto"
-    """Of the scan."""
+    """Of the scan; or "onnxruntime", which runs the whole model as it is exported."""
     compiled: bool = False
     """By torch.compile."""
     again: bool = False
@@ -33,7 +34,8 @@ class Candidate:
     @property
     def name(self) -> str:
         name = self.discretization or self.model
-        name += ", reference backend" * (self.backend == "reference") + ", torch.compile" * self.compiled
+        name += {"reference": ", reference backend", ONNXRUNTIME: f", {ONNXRUNTIME}"}.get(self.backend, "")
+        name += ", torch.compile" * self.compiled
         return name + " again" * self.again
 
 

@@ -46,18 +46,20 @@ def drawn(draw: Callable[[Console], None]) -> str:
     return text.encode(encoding, errors="replace").decode(encoding)  # a terminal without Greek letters
 
 
-def table(header: Sequence[str], words: Collection[str] = (), gap: int = 1) -> Table:
+def table(header: Sequence[str], words: Collection[str] = ()) -> Table:
     """An empty table. The first column names the rows; the others hold numbers, or words.
+
+    It breaks no word. Columns that find no room beside the others stand below them, with the names once more.
 
     Args:
         header: Titles of the columns.
-        words: Those that hold words; the first column is among them only if its names may wrap.
-        gap: Spaces between two columns, beside the one that is always there.
+        words: Those that hold words, which may wrap; the first column is among them only if its names may.
     """
     from rich import box
-    from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    from .word_table import WordTable
+
+    made = WordTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     names, *others = header
     made.add_column(names, style="bold", no_wrap=names not in words, overflow="fold")
     for title in others:

@@ -17,7 +17,7 @@ from .results import Plan, Result, Study
 
 
 class Display:
-    """Shows nothing; the others are made of it."""
+    """Base class of what shows the progress of a run; it shows nothing itself."""
 
     @contextmanager
     def of(self, study: Study, folder: Path) -> Iterator[None]:

@@ -7,9 +7,7 @@ process is kept for many runs.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
-import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +16,7 @@ from multiprocessing.connection import Connection
 
 import torch
 
+from ..support.processes import end_with_parent, usable_cores
 from ..support.signals import StopRequest
 from .execute import Ended, Outcome, Run, execute
 
@@ -30,8 +29,7 @@ def default_jobs(device: str, threads: int) -> int:
     """A run on every accelerator; on the CPU as many as the cores have threads for."""
     if device == "auto" and torch.accelerator.is_available():
         return torch.accelerator.device_count()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // threads)
+    return max(1, usable_cores() // threads)
 
 
 class LocalEngine:
@@ -148,18 +146,10 @@ def _interrupts_blocked() -> Iterator[None]:
 
 def _serve(connection: Connection, index: int) -> None:
     """Carry out runs until the other end is closed."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()  # or a run would go on for hours when the one who started it was killed
     if torch.accelerator.is_available():
         torch.accelerator.set_device_index(index % torch.accelerator.device_count())
     with suppress(EOFError, BrokenPipeError):
         connection.send(READY)
         while True:
             connection.send(execute(connection.recv()))
-
-
-def _end_with_parent() -> None:
-    """Or a run would go on for hours when the one who started it was killed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)

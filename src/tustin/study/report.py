@@ -58,7 +58,7 @@ def print_tables(console: Console, analysis: Analysis) -> None:
     console.print(Text(title(analysis), style="bold"), terminal.pairs(about(analysis).items()), "", sep="\n")
     for table in _tables(analysis):
         if table.name != "paper":  # which is too wide for most terminals
-            console.print(*as_rich(table, console.width), "", sep="\n")
+            console.print(*as_rich(table), "", sep="\n")
     console.print(Text(" ".join(headline(analysis))))
     for sentence in limits(analysis):
         console.print(Text(f"- {sentence}"))

@@ -177,7 +177,7 @@ class Result(_Record):
 
 @dataclass(frozen=True)
 class Study:
-    """All that a folder holds."""
+    """A study as read from its folder: the plan, the results, and what is missing."""
 
     plan: Plan
     results: list[Result]
