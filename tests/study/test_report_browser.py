@@ -10,32 +10,23 @@ from typing import Any
 
 import pytest
 
-from tests.programs import needs_program
+from tests.browser import CONTRAST, DESK, PHONE, WIDTH, needs_browser, started, visited
 from tustin.study import Study
 from tustin.study.report import write_report
 
 from .studies import done, failed, plan, study, write
 from .test_report import HOSTILE, STUDIES
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-BROWSER, pytestmark = needs_program(
-    "the report in a browser",
-    *("chromium", "chromium-browser", "google-chrome", "chrome"),
-    install="apt-get install chromium",
-)
-
-PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
-
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+BROWSER, pytestmark = needs_browser("the report in a browser")
 
 Open = Callable[..., AbstractContextManager[Any]]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as engine:
-        running = engine.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+    with started(BROWSER) as running:
         yield running
-        running.close()
 
 
 @pytest.fixture
@@ -45,18 +36,8 @@ def visit(browser: Any, tmp_path: Path) -> Open:
     @contextmanager
     def open_report(of: Study, size: dict[str, int] = DESK) -> Iterator[Any]:
         report = write_report(write(tmp_path / "study", of))[0]
-        page = browser.new_page(viewport=size)
-        page.set_default_timeout(120_000)  # for a machine that is busy with other tests
-        complaints: list[str] = []
-        requests: list[str] = []
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(report.as_uri())
-        yield page
-        page.close()
-        assert complaints == []
-        assert requests == [report.as_uri()]
+        with visited(browser, report, size, alone=True) as page:
+            yield page
 
     return open_report
 
@@ -78,7 +59,7 @@ def test_tables_and_plots_are_there(visit: Open, tmp_path: Path) -> None:
 def test_no_page_is_wider_than_a_phone(visit: Open, name: str, tmp_path: Path) -> None:
     with visit(STUDIES[name], PHONE) as page:
         page.evaluate(_OPEN_DETAILS)
-        assert page.evaluate(_WIDTH) <= PHONE["width"]
+        assert page.evaluate(WIDTH) <= PHONE["width"]
         assert page.locator("table#results").is_visible()
         page.screenshot(path=tmp_path / "phone.png", full_page=True)
 
@@ -113,7 +94,7 @@ def test_nothing_in_a_result_is_executed_nor_breaks_the_page(visit: Open) -> Non
         assert page.locator("main img").count() == 0
         assert discretization in page.locator("#results").inner_text()
         assert discretization in page.locator("#plot-gains .xaxislayer-above").text_content()
-        assert page.evaluate(_WIDTH) <= PHONE["width"]
+        assert page.evaluate(WIDTH) <= PHONE["width"]
 
 
 def test_text_stands_out_from_its_background_in_both_themes(visit: Open) -> None:
@@ -122,24 +103,8 @@ def test_text_stands_out_from_its_background_in_both_themes(visit: Open) -> None
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             for selector in ("h1", ".note", "#results td", "aside li", ".verdict.above", "#plot-curves .xtick text"):
-                ratio = page.evaluate(_CONTRAST, selector)
+                ratio = page.evaluate(CONTRAST, selector)
                 assert ratio >= 4.5, f"{selector} in the {scheme}: {ratio:.1f}"
 
 
-_WIDTH = "document.documentElement.scrollWidth"
 _OPEN_DETAILS = "document.querySelectorAll('details').forEach(part => part.open = true)"
-_CONTRAST = """selector => {
-  const numbers = color => color.match(/[\\d.]+/g).map(Number);
-  const element = document.querySelector(selector), style = getComputedStyle(element);
-  const ink = numbers(element instanceof SVGElement ? style.fill : style.color);
-  let paper = [0, 0, 0, 0];
-  for (let node = element; node && (paper[3] === 0); node = node.parentElement) {
-    const found = numbers(getComputedStyle(node).backgroundColor);
-    paper = found.length === 3 ? [...found, 1] : found;
-  }
-  const light = rgb => rgb.slice(0, 3)
-    .map(c => c / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-  const [a, b] = [light(ink), light(paper)].sort((x, y) => y - x);
-  return (a + 0.05) / (b + 0.05);
-}"""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..report import terminal
-from .arguments import picture
+from .arguments import picture, web_page
 from .command import Command
 from .output import print_json, print_rich
 
@@ -29,6 +29,7 @@ a number is the string "inf" or "-inf", which Python's float() reads back. A hel
 examples:
   tustin discretizations
   tustin discretizations --plot discretizations.png
+  tustin discretizations --html rules.html     # sliders for A and Δ, in a browser
   tustin discretizations --json --plot discretizations.svg > discretizations.json"""
 
 LEGEND = """\
@@ -42,6 +43,7 @@ exact equilibrium: a constant input settles where the continuous system does."""
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
     parser.add_argument("--plot", metavar="FILE", type=picture, help="also plot the rules to FILE (.png, .svg or .pdf)")
+    parser.add_argument("--html", metavar="FILE", type=web_page, help="also write an interactive page to FILE (.html)")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -52,12 +54,18 @@ def run(args: argparse.Namespace) -> None:
         from ..report import rules_picture
 
         rules_picture.save(args.plot, rules)
+    if args.html:
+        from ..report import rules_page
+
+        rules_page.save(args.html, rules)
+        if left_out := [rule.name for rule in rules if rule not in rules_page.drawable(rules)]:
+            print(f"tustin: the page shows built-in rules only, not {', '.join(left_out)}", file=sys.stderr)
     if args.json:
         print_json({"tustin": __version__, "discretizations": [facts(rule) for rule in rules]})
     else:
-        print_rich(lambda width: [*_tables(rules, width), LEGEND])
-    if args.plot:
-        print(f"tustin: wrote {args.plot}", file=sys.stderr)
+        print_rich(_table(rules), "", LEGEND)
+    for written in filter(None, (args.plot, args.html)):
+        print(f"tustin: wrote {written}", file=sys.stderr)
 
 
 def facts(rule: Discretization) -> dict[str, Any]:
@@ -78,16 +86,11 @@ def facts(rule: Discretization) -> dict[str, Any]:
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def _tables(rules: list[Discretization], width: int) -> list[Table | str]:
-    """One table where there is room for it; otherwise the formulas first, then the facts."""
-    groups = [_FORMULAS, {"name": _FORMULAS["name"], **_FACTS}] if width < ROOMY else [{**_FORMULAS, **_FACTS}]
-    tables: list[Table | str] = []
-    for columns in groups:
-        table = terminal.table(list(columns), words=columns.keys() - {"name"})
-        for rule in rules:
-            table.add_row(*(describe(rule) for describe in columns.values()))
-        tables += [table, ""]
-    return tables
+def _table(rules: list[Discretization]) -> Table:
+    table = terminal.table(list(_COLUMNS), words=_COLUMNS.keys() - {"name"})
+    for rule in rules:
+        table.add_row(*(describe(rule) for describe in _COLUMNS.values()))
+    return table
 
 
 def _interval(low: float, high: float) -> str:
@@ -102,13 +105,10 @@ def _betas(rule: Discretization) -> str:
     return "\n".join(f"u_{f'{{k−{j}}}' if j else 'k'}: {formula}" for j, formula in enumerate(rule.betas))
 
 
-ROOMY = 160
-_FORMULAS: dict[str, Callable[[Discretization], str]] = {
+_COLUMNS: dict[str, Callable[[Discretization], str]] = {
     "name": lambda rule: rule.name,
     "α": lambda rule: rule.alpha,
     "β": _betas,
-}
-_FACTS: dict[str, Callable[[Discretization], str]] = {
     "samples": lambda rule: str(rule.taps),
     "order,\nsmooth\ninput": lambda rule: str(rule.order),
     "order,\nheld\ninput": lambda rule: "exact" if math.isinf(rule.held_order) else f"{rule.held_order:g}",
