@@ -15,10 +15,10 @@ from tests.native import Arguments, run, weight_for
 from tests.ops.scan.test_native import assert_same_bits
 from tests.ops.scan.test_native_accuracy import arguments_of, covering, name_of
 from tests.ops.scan.test_op import operator_arguments
-from tests.ops.scan.triton_step import evaluated
-from tests.systems import ON_GPUS, OPTIONAL, cast, system
+from tests.ops.scan.triton_step import evaluated, exactly
+from tests.systems import FUSED, OPTIONAL, cast, system
 from tests.tolerances import DERIVATIVES, SCAN, VALUES, assert_close
-from tustin import selective_scan
+from tustin import DISCRETIZATIONS, selective_scan
 from tustin.ops.scan import triton as launcher
 from tustin.ops.scan.arguments import Options, Tensors
 from tustin.ops.scan.triton_discretizations import DISCRETIZATIONS as FUNCTIONS
@@ -27,7 +27,7 @@ from tustin.ops.scan.triton_elementary import softplus
 patch_once()
 round_as_a_gpu_does()
 
-each_discretization = pytest.mark.parametrize("discretization", ON_GPUS)
+each_discretization = pytest.mark.parametrize("discretization", FUSED)
 each_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 each_regime = pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
 CHUNK = launcher.CHUNK
@@ -61,38 +61,14 @@ def assert_follows(x: Arguments, least: float = 0.0, but: tuple[str, ...] = (), 
 # ── the rules ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def exactly(discretization: str, d: float, a: float) -> dict[str, tuple[float, float, float]]:
-    """What `evaluate` should find, its tolerance, and the size of an error that does not count, by name.
-
-    e^z is known to some units in the last place of 1, not of itself, so that is excused wherever it is a summand; and
-    so are RK4's polynomials by the size of their terms, because they change sign.
-    """
-    z = judge.mp.mpf(d) * judge.mp.mpf(a)
-    growth, beta = float(judge.ALPHA[discretization](z) - 1), judge.quantity(discretization, "β", d, float(z))
-    alpha_z, beta_z, beta_d = (
-        judge.quantity(discretization, name, d, float(z)) for name in ("∂α/∂z", "∂β/∂z", "∂β/∂Δ")
-    )
-    ulp, size = 2**-23, abs(float(z))
-    raw = 2 * ulp * (1 + size**3) if discretization == "rk4_raw" else 0.0
-    slope = raw or (0.0 if discretization == "bil" else 4 * ulp)
-    values = {
-        "α − 1": (growth, VALUES, raw * size),
-        "β": (beta, VALUES, raw * d),
-        "β again": (beta, VALUES, raw * d),
-        "Δ·∂α/∂z": (d * alpha_z, DERIVATIVES, d * slope),
-        "dβ/dA": (d * beta_z, DERIVATIVES, raw * d * d),
-        "dβ/dΔ": (beta_d + a * beta_z, DERIVATIVES, 0.0 if discretization == "foh" else slope),
-    }
-    return {name: (value, table[torch.float32], slack) for name, (value, table, slack) in values.items()}
-
-
 @each_discretization
 def test_coefficients_and_derivatives_match_mpmath(discretization: str) -> None:
     """Values to 1e-6, derivatives to 1e-5 of themselves, for z in [−80, 0] and steps from 1e-6 to 10."""
     delta, z = (t.flatten()[3::7] for t in grid(torch.float32))
     keep = (delta >= 1e-6) & (z < 0) & (z > -79)
     delta, A = delta[keep], (z[keep] / delta[keep]).clamp(max=-1e-15)
-    got = evaluated(FUNCTIONS[discretization], delta, A)
+    mix = float(judge.MIX) if DISCRETIZATIONS[discretization].mixes else None
+    got = evaluated(FUNCTIONS[discretization], delta, A, mix)
     for i, (d, a) in enumerate(zip(delta.tolist(), A.tolist(), strict=True)):
         for value, (name, (expected, tolerance, slack)) in zip(
             got[:, i].tolist(), exactly(discretization, d, a).items(), strict=True
@@ -177,7 +153,7 @@ WIDE_FACTORS = FACTORS | {
 
 def with_discretizations(cases: list[dict]) -> list[tuple[dict, str]]:
     """Each case with one rule after the other: what is particular to one is arithmetic, and knows no shapes."""
-    names = list(ON_GPUS)
+    names = list(FUSED)
     return [(case, names[i % len(names)]) for i, case in enumerate(cases)]
 
 
@@ -220,6 +196,15 @@ def test_every_size_of_A(discretization: str) -> None:
     x = system(1, len(sizes), 6, 2, optional=("initial_state",), discretization=discretization)
     x["A"] = sizes[:, None].repeat(1, 2)
     assert_follows(x, discretization=discretization)
+
+
+def test_rk4_limits_its_step_whatever_the_signs() -> None:
+    """By z = ΔA: a negative step with a growing A is limited as a positive one with a decaying A."""
+    x = system(1, 4, 6, 3, optional=("initial_state",), discretization="rk4")
+    x["delta"] = x["delta"] * torch.tensor([1.0, -1.0, 1.0, -1.0])[:, None]
+    x["A"] = x["A"] * torch.tensor([1.0, -1.0, -0.05, 0.05])[:, None]
+    assert (x["delta"] * x["A"].max(1).values[:, None]).min() < -1.6
+    assert_follows(x, discretization="rk4")
 
 
 @pytest.mark.filterwarnings("ignore:.* encountered in")  # in the polynomials for small z, where they are not taken
@@ -300,10 +285,15 @@ def test_nan_is_neither_hidden_nor_spread(reverse: bool) -> None:
 
 @pytest.mark.usefixtures("own_caches")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # opcheck looks at it
-@pytest.mark.parametrize(("form", "optional"), [("constant", ()), ("grouped", OPTIONAL)], ids=["bare", "all"])
-def test_opcheck(form: str, optional: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("form", "optional", "discretization"),
+    [("constant", (), "zoh"), ("grouped", OPTIONAL, "zoh"), ("token", OPTIONAL, "exptrap")],
+    ids=["bare", "all", "two samples"],
+)
+def test_opcheck(form: str, optional: tuple[str, ...], discretization: str) -> None:
     """PyTorch's own examination: what the operator returns is laid out as it says beforehand."""
-    arguments = operator_arguments(system(1, 4, 3, 2, B=form, optional=optional), "zoh")
+    x = system(1, 4, 3, 2, B=form, optional=optional, discretization=discretization)
+    arguments = operator_arguments(x, discretization)
     torch.library.opcheck(torch.ops.tustin.selective_scan.default, arguments)
 
 
@@ -312,6 +302,29 @@ def test_warm_up_leaves_nothing_behind() -> None:
     before = {name: t.clone() for name, t in x.items()}
     assert launcher.warm_up(Tensors(**x), Options(False, "bil", False)) is None
     assert_same_bits(x, before, "after the warm-up")
+
+
+def test_a_weight_of_one_on_the_newest_sample_is_mamba_to_the_bit() -> None:
+    x = system(1, 6, CHUNK + 3, 3, optional=("D", "z", "delta_bias"))
+    expected = selective_scan(**x, backend="triton")
+    for mix in (1, torch.ones_like(x["u"])):
+        assert torch.equal(selective_scan(**x, discretization="exptrap", mix=mix, backend="triton"), expected)
+
+
+@each_direction
+@pytest.mark.parametrize("discretization", [name for name in FUSED if DISCRETIZATIONS[name].taps == 2])
+def test_two_samples_split_in_two_equal_the_whole(discretization: str, reverse: bool) -> None:
+    """The last state has v of the last token, also where the tokens are not a multiple of those taken at once."""
+    x = system(2, 6, 9, 3, B="constant", optional=("mix", "initial_state"), discretization=discretization)
+    run = {"discretization": discretization, "backend": "triton", "reverse": reverse, "return_last_state": True}
+    whole, last = selective_scan(**x, **run)
+    state, pieces = x["initial_state"], {}
+    parts = [slice(0, 5), slice(5, 9)]
+    for i in reversed(range(2)) if reverse else range(2):
+        cut = {k: v[..., parts[i]] if v.shape[-1:] == (9,) else v for k, v in x.items()}
+        pieces[i], state = selective_scan(**cut | {"initial_state": state}, **run)
+    assert_close(torch.cat([pieces[0], pieces[1]], -1), whole, SCAN)
+    assert_close(state, last, SCAN)
 
 
 def test_auto_takes_it() -> None:

@@ -12,8 +12,7 @@ from tustin.discretize import DISCRETIZATIONS, Discretization, register
 from tustin.discretize.compact import recording
 from tustin.discretize.phi import phi
 from tustin.ops.scan import selective_scan
-
-pytestmark = pytest.mark.long  # what PyTorch's exporter leaves in the process disturbs later tests of operators
+from tustin.ops.scan.arguments import Options, Tensors
 
 pytest.importorskip("onnxscript")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -160,6 +159,14 @@ def test_a_rule_of_the_users_own() -> None:
             assert_same(proto, scan, tensors)
     finally:
         del DISCRETIZATIONS["own_onnx"]
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # opcheck looks at it
+def test_the_operators_stay_as_they_were() -> None:
+    """For tracing with dynamic shapes, in the same process after an export."""
+    exported(Scan(discretization="bil"), arguments(2), ("A",))
+    tensors = Tensors(**{name: t.requires_grad_() for name, t in arguments(2).items()})
+    torch.library.opcheck(torch.ops.tustin.selective_scan.default, (*tensors, *Options(True, "bil", False), True))
 
 
 @pytest.mark.parametrize(("k", "tolerance"), [(0, 2e-7), (1, 4e-7), (2, 6e-7), (3, 2e-6), (4, 6e-6)])

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from tests.native import in_threads_at_once, run_python
-from tests.systems import OPTIONAL, system
-from tustin import selective_scan
+from tests.systems import FUSED, OPTIONAL, system
+from tustin import DISCRETIZATIONS, selective_scan
 from tustin.ops import native
 from tustin.ops.scan.arguments import Options, Tensors
 
@@ -18,6 +18,7 @@ pytestmark = [
     pytest.mark.skipif(bool(native.missing()), reason=str(native.missing())),
     pytest.mark.usefixtures("own_caches"),
 ]
+TWO_SAMPLES = [name for name in FUSED if DISCRETIZATIONS[name].taps == 2]
 
 
 def scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
@@ -33,10 +34,14 @@ def operator_arguments(x: dict[str, Tensor], discretization: str) -> tuple[Any, 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # opcheck looks at it
 @pytest.mark.parametrize("optional", [(), OPTIONAL], ids=["bare", "all"])
-@pytest.mark.parametrize("form", ["token", "grouped", "constant"])
-def test_opcheck(optional: tuple[str, ...], form: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "discretization"),
+    [("token", "zoh"), ("grouped", "zoh"), ("constant", "zoh"), *(("token", name) for name in TWO_SAMPLES)],
+)
+def test_opcheck(optional: tuple[str, ...], form: str, discretization: str) -> None:
     """PyTorch's own examination: schema, fake tensors, autograd registration, tracing with dynamic shapes."""
-    arguments = operator_arguments(system(2, 4, 5, 3, B=form, optional=optional), "zoh")
+    x = system(2, 4, 5, 3, B=form, optional=optional, discretization=discretization)
+    arguments = operator_arguments(x, discretization)
     torch.library.opcheck(torch.ops.tustin.selective_scan.default, arguments)
 
 
@@ -65,6 +70,28 @@ def test_export() -> None:
 
     x = tuple(system(2, 16, 40, 4).values())
     assert torch.equal(torch.export.export(Layer(), x).module()(*x), scan(*x))
+
+
+@pytest.mark.parametrize("discretization", TWO_SAMPLES)
+def test_a_state_of_two_parts_is_compiled_and_exported(discretization: str) -> None:
+    """The same bits of output and last state, and the same gradients, also of λ and of the state before."""
+    x = system(2, 16, 40, 4, optional=OPTIONAL, discretization=discretization)
+    names, values = list(x), tuple(t.requires_grad_() for t in x.values())
+
+    class Layer(torch.nn.Module):
+        def forward(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+            given = dict(zip(names, tensors, strict=True))
+            return selective_scan(**given, discretization=discretization, return_last_state=True)  # type: ignore[arg-type]
+
+    expected = Layer()(*values)
+    gradients = torch.autograd.grad([t.sum() for t in expected], values)
+    compiled = torch.compile(Layer(), fullgraph=True, backend="aot_eager", dynamic=True)
+    for run in (compiled, torch.export.export(Layer(), values).module()):
+        got = run(*values)
+        assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+        assert [t.stride() for t in got] == [t.stride() for t in expected]
+        found = torch.autograd.grad([t.sum() for t in got], values)
+        assert all(torch.equal(a, b) for a, b in zip(found, gradients, strict=True))
 
 
 def test_autocast_leaves_the_scan_in_float32_inside() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from tests.interpreter import needs_triton, run_interpreted
 from tests.native import run_python
-from tests.systems import CPU, ON_GPUS, system
+from tests.systems import CPU, FUSED, system
 from tustin import DISCRETIZATIONS, selective_scan
 from tustin.ops.dispatch import choose
 from tustin.ops.scan import BACKENDS
@@ -35,7 +35,7 @@ def test_discretizations_are_the_registered_ones() -> None:
     """Same names in the same order: none is missing, and none is unreachable."""
     from tustin.ops.scan import triton_discretizations
 
-    assert list(triton_discretizations.DISCRETIZATIONS) == list(ON_GPUS)
+    assert list(triton_discretizations.DISCRETIZATIONS) == list(FUSED)
 
 
 # ── the choice ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -51,7 +51,7 @@ def test_not_on_a_cpu_tensor() -> None:
 
 @needs_triton
 @each_gpu
-@pytest.mark.parametrize("discretization", ON_GPUS)
+@pytest.mark.parametrize("discretization", FUSED)
 def test_auto_takes_it_on_a_gpu(discretization: str, device: str) -> None:
     """Without a word: it is the fast one there."""
     assert choose("selective_scan", "auto", torch.device(device), DISCRETIZATIONS[discretization]) == "triton"

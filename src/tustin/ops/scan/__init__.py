@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ...discretize import BUILT_IN, DISCRETIZATIONS, Discretization, get_discretization
+from ...discretize import BUILT_IN, DISCRETIZATIONS, FUSED, Discretization, get_discretization
 from ..checks import check_flags
 from ..dispatch import NATIVE, REFERENCE, TRITON, choose, declare
 from . import native, op, reference
@@ -40,12 +40,14 @@ def _translated(rule: Discretization) -> bool:
     return torch.onnx.is_in_onnx_export() and DISCRETIZATIONS.get(rule.name) is rule
 
 
+_FUSED = f"every built-in discretization but {', '.join(rule.name for rule in BUILT_IN if rule not in FUSED)}"
+
 BACKENDS = declare(
     "selective_scan",
-    replace(NATIVE, description="fused C++ for the CPU; every built-in discretization", refuses=_native_refuses),
+    replace(NATIVE, description=f"fused C++ for the CPU; {_FUSED}", refuses=_native_refuses),
     replace(
         TRITON,
-        description="fused Triton kernels for GPUs; every built-in discretization of one tap, in float32",
+        description=f"fused Triton kernels for GPUs; {_FUSED}, in float32",
         refuses=_triton_refuses,
     ),
     replace(REFERENCE, description="plain PyTorch, sequential; any device, dtype and discretization"),

@@ -12,9 +12,10 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
+from ...discretize import get_discretization
 from ..accelerator import on_device
 from . import triton_backward, triton_forward
-from .arguments import Options, Tensors, groups
+from .arguments import Options, Tensors, empty_state, groups
 from .triton_discretizations import DISCRETIZATIONS
 
 CHUNK = 16
@@ -36,35 +37,36 @@ def chunk_length() -> int:
 
 def forward(tensors: Tensors, options: Options, chunk_states: Tensor | None) -> tuple[Tensor, Tensor]:
     """The output and the last state; fills `chunk_states` (batch, chunks, N, D) where it is given."""
-    u, delta, A, B, C, D, z, delta_bias, initial_state, _ = tensors
+    u, delta, A, B, C, D, z, delta_bias, initial_state, mix = tensors
     work = _Work(u, A, B, C, _FORWARD_STATES)
     if work.segments > 1:  # few rows: twice the programs before time is cut
         work = _Work(u, A, B, C, _FORWARD_STATES // 2)
     B, C = _with_groups(B), _with_groups(C)
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
     out = torch.empty_like(u)
-    last_state = A.new_empty(*u.shape[:2], A.shape[1])
+    last_state = empty_state(u, A, get_discretization(options.discretization))
     unroll = 2 if work.segments > 1 else _unroll(options, 1)
-    how = _how(options, unroll, u, delta, B, C, z, out)
-    start = None if initial_state is None else initial_state.transpose(1, 2).contiguous()
+    how = _how(options, unroll, u, delta, B, C, z, mix, out)
+    start, past = _in_parts(initial_state)
     with on_device(u):
         if work.segments > 1:
             ends, products = work.states(), work.states()
+            pasts = work.states() if how["TAPS"] == 2 else None
             triton_forward.end_of_segment[work.grid](
-                *(u, delta, A, B, delta_bias, ends, products),
-                *_strides(u, delta, B),
+                *(u, delta, A, B, mix, delta_bias, past, ends, products, pasts),
+                *_strides(u, delta, B, mix),
                 *work.sizes,
                 *A.stride(),
                 **work.constants("GROUP_B"),
                 **how,
             )
-            start = work.join(start, ends, products, backwards=False)
+            start, past = work.join(start, ends, products, backwards=False), pasts
         triton_forward.forward[work.grid](
-            *(u, delta, A, B, C, D, z, delta_bias, start, out, last_state, chunk_states),
-            *_strides(u, delta, B, C, z, out),
+            *(u, delta, A, B, C, D, z, mix, delta_bias, start, past, out, last_state, chunk_states),
+            *_strides(u, delta, B, C, z, mix, out),
             *work.sizes,
             *A.stride(),
-            *last_state.stride()[1:],
+            *last_state.stride()[1:3],
             **work.constants("GROUP_B", "GROUP_C"),
             **how,
             CHUNK=CHUNK,
@@ -76,35 +78,40 @@ def backward(
     d_out: Tensor, d_last_state: Tensor | None, tensors: Tensors, options: Options, chunk_states: Tensor
 ) -> Tensors:
     """The gradient of every tensor that was given."""
-    u, delta, A, B, C, D, z, delta_bias, initial_state, _ = tensors
+    u, delta, A, B, C, D, z, delta_bias, initial_state, mix = tensors
     work = _Work(u, A, B, C, _BACKWARD_STATES)
-    d_u, d_delta, d_z = torch.empty_like(u), torch.empty_like(delta), None if z is None else torch.empty_like(z)
-    d_state = A.new_empty(*u.shape[:2], A.shape[1])
+    d_u, d_delta = torch.empty_like(u), torch.empty_like(delta)
+    d_z, d_mix = (None if t is None else torch.empty_like(t) for t in (z, mix))
+    d_state = empty_state(u, A, get_discretization(options.discretization))
     sums_A, sums_D, sums_bias = work.states(), work.channels(), work.channels()
     sums_B, sums_C = (work.states() if matrix.ndim == 2 else work.tokens() for matrix in (B, C))
     B, C = _with_groups(B), _with_groups(C)
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
-    how = _how(options, _unroll(options, 3), d_out, u, delta, B, C, z, d_u, d_delta, d_z, sums_B.mT, sums_C.mT)
-    d_end = None if d_last_state is None else d_last_state.transpose(1, 2).contiguous()
+    walked = (d_out, u, delta, B, C, z, mix, d_u, d_delta, d_z, d_mix, sums_B.mT, sums_C.mT)
+    how = _how(options, _unroll(options, 3), *walked)
+    d_end, d_past = _in_parts(d_last_state)
+    _, past = _in_parts(initial_state)
     with on_device(u):
         if work.segments > 1:
             starts, products = work.states(), work.states()
+            pasts, past_products = (work.states() if how["TAPS"] == 2 else None for _ in range(2))
             triton_backward.start_of_segment[work.grid](
-                *(d_out, delta, A, C, z, delta_bias, starts, products),
-                *_strides(d_out, delta, C, z),
+                *(d_out, delta, A, C, z, mix, delta_bias, starts, products, pasts, past_products),
+                *_strides(d_out, delta, C, z, mix),
                 *work.sizes,
                 *A.stride(),
                 **work.constants("GROUP_C"),
                 **how,
             )
-            d_end = work.join(d_end, starts, products, backwards=True)
+            d_end = work.join(d_end, starts, products, True, d_past, pasts, past_products)
+            d_past = pasts
         triton_backward.backward[work.grid](
-            *(d_out, u, delta, A, B, C, D, z, delta_bias, chunk_states, d_end),
-            *(d_u, d_delta, d_z, sums_A, sums_B, sums_C, sums_D, sums_bias, d_state),
-            *_strides(d_out, u, delta, B, C, z, d_u, d_delta, d_z),
+            *(d_out, u, delta, A, B, C, D, z, mix, delta_bias, chunk_states, past, d_end, d_past),
+            *(d_u, d_delta, d_z, d_mix, sums_A, sums_B, sums_C, sums_D, sums_bias, d_state),
+            *_strides(d_out, u, delta, B, C, z, mix, d_u, d_delta, d_z, d_mix),
             *work.sizes,
             *A.stride(),
-            *d_state.stride()[1:],
+            *d_state.stride()[1:3],
             **work.constants("GROUP_B", "GROUP_C"),
             **how,
             ADJOINT=DISCRETIZATIONS[options.discretization].adjoint,
@@ -119,7 +126,8 @@ def backward(
         D=None if D is None else sums_D.sum((0, 1)),
         z=d_z,
         delta_bias=None if delta_bias is None else sums_bias.sum((0, 1)),
-        initial_state=None if initial_state is None else d_state,
+        initial_state=None if initial_state is None else d_state.contiguous(),
+        mix=d_mix,
     )
 
 
@@ -182,11 +190,16 @@ class _Work:
         total = total.transpose(2, 3).view_as(matrix) if matrix.ndim == 4 else total[:, 0].transpose(1, 2)
         return torch.empty_like(matrix).copy_(total)
 
-    def join(self, start: Tensor | None, ends: Tensor, products: Tensor, backwards: bool) -> Tensor:
-        """The state with which each segment begins, from what it makes of zero and the product of its α."""
+    def join(
+        self, start: Tensor | None, ends: Tensor, products: Tensor, backwards: bool, *past: Tensor | None
+    ) -> Tensor:
+        """The state with which each segment begins, from what it makes of zero and the product of its α.
+
+        `past` is the same three of the gradient of v; its `ends` are overwritten too.
+        """
         size, block = self.N * self.D, 128
         triton_forward.join_segments[(_parts(size, block), self.batch)](
-            *(start, ends, products, size),
+            *(start, ends, products, *(past or (None, None, None)), size),
             SEGMENTS=self.segments,
             BACKWARDS=backwards,
             BLOCK=block,
@@ -200,6 +213,15 @@ def _sum_of_states(partial: Tensor) -> Tensor:
     return partial.sum((0, 1)).T.contiguous()
 
 
+def _in_parts(state: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """(batch, N, D) each: the state, and v, where it has that part."""
+    if state is None:
+        return None, None
+    parts = (state,) if state.ndim == 3 else state.unbind(-1)
+    h, v = (*(part.transpose(1, 2).contiguous() for part in parts), None)[:2]
+    return h, v
+
+
 def _with_groups(matrix: Tensor) -> Tensor:
     """B or C with a dimension for the group, unless it is constant."""
     return matrix.unsqueeze(1) if matrix.ndim == 3 else matrix
@@ -211,18 +233,20 @@ def _strides(*tensors: Tensor | None) -> list[tuple[int, ...]]:
 
 def _unroll(options: Options, most_terms: int) -> int:
     """Tokens at once: four, but two where the many numbers of a rule that depend on A need the registers."""
-    return 2 if len(DISCRETIZATIONS[options.discretization].P) > most_terms else 4
+    functions = DISCRETIZATIONS[options.discretization]
+    return 2 if len(functions.P) > most_terms else functions.most_tokens
 
 
 def _how(options: Options, unroll: int, *tensors: Tensor | None) -> dict[str, Any]:
     """What else a kernel is compiled for; POSITION counts tokens, and reaches the last one of all these tensors."""
     reach = max(abs(t.stride(-1)) * t.shape[-1] for t in tensors if t is not None)
-    weights, token, step, _, P = DISCRETIZATIONS[options.discretization]
+    weights, token, step, _, P, taps, _ = DISCRETIZATIONS[options.discretization]
     return {
         "WEIGHTS": weights,
         "TOKEN": token,
         "STEP": step,
         "P": P,
+        "TAPS": taps,
         "SOFTPLUS": options.delta_softplus,
         "REVERSE": options.reverse,
         "POSITION": tl.int32 if reach < 2**31 - CHUNK else tl.int64,

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
+from . import triton_pairs as pairs
 from .triton_elementary import growth_from, near_zero, reciprocal
 
 _PER_LN2 = tl.constexpr(1 / log(2))
@@ -126,24 +127,24 @@ _Z_STAR = tl.constexpr(-1.5960716379833216)
 
 @triton.jit
 def _rk4_weights(A, P: tl.constexpr):
-    """Beyond z* the step is limited to z*/A: the longest. Where A is positive there is none."""
-    return A, tl.where(A < 0, _Z_STAR / A, 1e30)
+    """Beyond z* the step is limited to z*/A. As for `zoh`, after = h + (α − 1)·(h + v/A)."""
+    return A, 1 / A
 
 
 @triton.jit
 def _rk4_step(token, weights, h, B, P: tl.constexpr):
-    delta = tl.minimum(token[3], weights[1], propagate_nan=tl.PropagateNan.ALL)
-    m = delta * _rk4_b(delta * weights[0])
-    return m * (weights[0] * h + token[0] * B) + h, (m * weights[0], m)
+    z = tl.maximum(token[3] * weights[0], _Z_STAR, propagate_nan=tl.PropagateNan.ALL)
+    growth = z * _rk4_b(z)
+    return growth * (weights[1] * (token[0] * B) + h) + h, (growth, growth * weights[1])
 
 
 @triton.jit
 def _rk4_adjoint(token, weights, kept, h, after, B, d, P: tl.constexpr):
     """Beyond z* m = b(z*)·z*/A depends on A alone."""
-    A, longest, m = weights[0], weights[1], kept[1]
-    beyond = token[3] > longest
+    A, inverse, m = weights[0], weights[1], kept[1]
+    beyond = token[3] * A < _Z_STAR
     by_delta, by_A = _rk4_slopes(token[3] * A, token[3])
-    by_A = tl.where(beyond, m * longest * (-1 / _Z_STAR), by_A)
+    by_A = tl.where(beyond, -m * inverse, by_A)
     d_q, d_m = d * m, d * (A * h + token[0] * B)
     return d_q * A + d, d_m * by_A + d_q * h, tl.where(beyond, 0.0, d_m * by_delta), None, d_q
 
@@ -267,6 +268,10 @@ class Functions(NamedTuple):
     step: Any
     adjoint: Any
     P: tuple[float, ...] = ()
+    taps: int = 1
+    """How many samples it weighs; triton_pairs.py says what is different for two."""
+    most_tokens: int = 4
+    """How many tokens a program may take at once, so that they have room in its registers."""
 
 
 _HOLD = Functions(_hold_weights, _hold_token, _hold_step, _hold_adjoint)
@@ -281,5 +286,12 @@ DISCRETIZATIONS = {
     "hoh3": _HOLD._replace(P=(1.0, 1.0, 1 / 2, 1 / 6)),
     "rk4": Functions(_rk4_weights, _rk4_token, _rk4_step, _rk4_adjoint),
     "rk4_raw": Functions(_rk4_raw_weights, _rk4_token, _rk4_raw_step, _rk4_raw_adjoint),
+    "true_foh": Functions(
+        *(pairs.true_foh_weights, pairs.true_foh_token, pairs.true_foh_step, pairs.true_foh_adjoint),
+        taps=2,
+        most_tokens=2,
+    ),
+    "true_bil": Functions(_bil_weights, pairs.true_bil_token, pairs.true_bil_step, pairs.true_bil_adjoint, taps=2),
+    "exptrap": Functions(_mamba_weights, pairs.exptrap_token, pairs.exptrap_step, pairs.exptrap_adjoint, taps=2),
 }
-"""Every rule that is compiled into the kernels: the fused ones with one tap. A test compares the names."""
+"""Every rule that is compiled into the kernels: all fused ones. A test compares the names."""

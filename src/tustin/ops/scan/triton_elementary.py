@@ -1,10 +1,10 @@
 """e^z, the φ-functions, 1/x and softplus for GPUs.
 
-Two instructions of the GPU are approximate: 2^x and 1/x, of its special units (on NVIDIA ex2.approx and rcp.approx, on
-AMD v_exp_f32 and v_rcp_f32). The code assumes that each is wrong by at most 2⁻²² of its value, that is two units in the
-last place. That is an assumption: no GPU was asked. Under it
+Two instructions of the GPU are approximate: 2^x and 1/x, of its special units. Their errors in units in the last place:
+by NVIDIA's PTX ISA at most two for ex2.approx.f32, from the correctly rounded result, and one for rcp.approx.f32; by
+AMD's ISA one for v_exp_f32, and less than one for v_rcp_f32. So
 
-    e^z is good to 2.4e-7 of itself, but its distance from 1 is not, where z is small: that comes from a polynomial;
+    e^z is good to 3e-7 of itself, but its distance from 1 is not, where z is small: that comes from a polynomial;
     1/x is corrected by one step of Newton's method.
 
 All else is multiplications and additions in float32. The tests make the interpreter's 2^x, e^x and division as wrong as

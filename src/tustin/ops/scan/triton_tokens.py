@@ -121,6 +121,24 @@ def join_tokens(parts):
 
 
 @triton.jit
+def replaced(values, index, value):
+    """The tuple with its entry at a run-time index replaced."""
+    new = ()
+    for i in tl.static_range(len(values)):
+        new += (tl.where(index == i, value, values[i]),)
+    return new
+
+
+@triton.jit
+def chosen(values, index):
+    """The entry of a tuple at a run-time index."""
+    value = values[0]
+    for i in tl.static_range(1, len(values)):
+        value = tl.where(index == i, values[i], value)
+    return value
+
+
+@triton.jit
 def read_tile(places, k, L, exists, T: tl.constexpr):
     """Tokens k to k + T − 1 along a last dimension; zero beyond the last."""
     first, step = places
@@ -147,10 +165,36 @@ def entries(places, k, L, exists, GROUP: tl.constexpr, T: tl.constexpr):
 
 
 @triton.jit
+def sample_at(u, B, k, start, start_places, exists_d, exists_n, GROUP: tl.constexpr):
+    """v = B·u of one token; before the first what is at `start`, or zero."""
+    is_token = tl.full([1, 1], 0, k.dtype) + k >= 0
+    u_k = tl.load(u[0] + k * u[1], mask=exists_d & is_token, other=0.0).to(tl.float32)
+    if GROUP == 0:
+        v = tl.where(is_token, u_k * B[0], 0.0)
+    else:
+        v = u_k * tl.load(B[0] + k * B[1], mask=exists_n & is_token, other=0.0).to(tl.float32)
+    if start is not None:
+        v += tl.load(start + start_places, mask=exists_n & exists_d & ~is_token, other=0.0)
+    return v
+
+
+@triton.jit
 def steps(delta, bias, k, L, exists, SOFTPLUS: tl.constexpr, T: tl.constexpr):
     """delta with its bias, and Δ, of T tokens from k on, along a last dimension; Δ is zero beyond the last."""
     raw = read_tile(delta, k, L, exists, T) + bias[:, :, None]
     return raw, tl.where(are_tokens(k, L, T), softplus(raw) if SOFTPLUS else raw, 0.0)
+
+
+@triton.jit
+def rule_token(TOKEN: tl.constexpr, delta, u, mix, MIXED: tl.constexpr, P: tl.constexpr):
+    """What a rule wants to know of a token, with λ where that is given."""
+    return TOKEN(delta, u, P, mix) if MIXED else TOKEN(delta, u, P)
+
+
+@triton.jit
+def rule_step(STEP: tl.constexpr, token, weights, h, B, past, TAPS: tl.constexpr, P: tl.constexpr):
+    """The step of a rule, with v of the token before where it reads that."""
+    return STEP(token, weights, h, B, P, past) if TAPS == 2 else STEP(token, weights, h, B, P)
 
 
 @triton.jit

@@ -35,13 +35,10 @@ def update_state(
     delta_softplus: bool,
     discretization: str,
 ) -> Tensor:
-    """The output; the state is overwritten. One that is not contiguous is copied, and copied back.
-
-    No rule of Triton's has a λ, so that `mix` is never given.
-    """
+    """The output; the state is overwritten. One that is not contiguous is copied, and copied back."""
     batch, channels = u.shape
     N = A.shape[1]
-    weights, token, step, _, P = DISCRETIZATIONS[discretization]
+    weights, token, step, _, P, taps, _ = DISCRETIZATIONS[discretization]
     h = state.contiguous()
     A = A.float()
     D, delta_bias = (None if t is None else t.float().contiguous() for t in (D, delta_bias))
@@ -52,13 +49,14 @@ def update_state(
     out = torch.empty_like(u.unsqueeze(-1)).squeeze(-1)
     with on_device(u):
         kernels.update_state[(blocks, batch)](
-            *(h, u, delta, A, B, C, D, z, delta_bias, out),
-            *[() if t is None else t.stride() for t in (u, delta, B, C, z, out)],
+            *(h, u, delta, A, B, C, D, z, mix, delta_bias, out),
+            *[() if t is None else t.stride() for t in (u, delta, B, C, z, mix, out)],
             *(channels, *A.stride()),
             WEIGHTS=weights,
             TOKEN=token,
             STEP=step,
             P=P,
+            TAPS=taps,
             SOFTPLUS=delta_softplus,
             N=N,
             GROUP=group,

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from ..scan.triton_elementary import softplus
-from ..scan.triton_tokens import load_A, load_parameter, program_channels, program_states
+from ..scan.triton_tokens import load_A, load_parameter, program_channels, program_states, rule_step, rule_token
 
 _UNROLLED = tl.constexpr(8)
 
@@ -22,6 +22,7 @@ def update_state(
     C,
     D_skip,
     z,
+    mix,
     delta_bias,
     out,
     u_strides,
@@ -29,6 +30,7 @@ def update_state(
     B_strides,
     C_strides,
     z_strides,
+    mix_strides,
     out_strides,
     D,
     A_d,
@@ -37,6 +39,7 @@ def update_state(
     TOKEN: tl.constexpr,
     STEP: tl.constexpr,
     P: tl.constexpr,
+    TAPS: tl.constexpr,
     SOFTPLUS: tl.constexpr,
     N: tl.constexpr,
     GROUP: tl.constexpr,
@@ -44,7 +47,10 @@ def update_state(
     GROUP_C: tl.constexpr,
     BLOCK_D: tl.constexpr,
 ):
-    """state ← α·state + β·B u, (batch, D, N) contiguous, and out = (C·state + D u)·silu(z)."""
+    """state ← α·state + β·B u, and out = (C·state + D u)·silu(z).
+
+    The state is contiguous, (batch, D, N); for a rule of two samples (batch, D, N, 2), with v of the token before.
+    """
     d, exists_d = program_channels(GROUP, BLOCK_D)
     d = d.to(tl.int64)
     n, exists_n = program_states(N)
@@ -58,9 +64,15 @@ def update_state(
     C_k = _read_matrix(C, C_strides, batch, d, n, exists_n, GROUP_C)
     weights = WEIGHTS(load_A(A, d, n, exists, A_d, A_n), P)
 
-    places = state + (batch * D + d) * N + n
+    places = state + ((batch * D + d) * N + n) * TAPS
     h = tl.load(places, mask=exists, other=0.0).to(tl.float32)
-    h = STEP(TOKEN(step, u_k, P), weights, h, B_k, P)[0]
+    past = h
+    if TAPS == 2:
+        past = tl.load(places + 1, mask=exists, other=0.0).to(tl.float32)
+        tl.store(places + 1, (u_k * B_k).to(state.dtype.element_ty), mask=exists)
+    mix_k = _read(mix, mix_strides, batch, d, exists_d) if mix is not None else u_k
+    token = rule_token(TOKEN, step, u_k, mix_k, mix is not None, P)
+    h = rule_step(STEP, token, weights, h, B_k, past, TAPS, P)[0]
     tl.store(places, h.to(state.dtype.element_ty), mask=exists)
     y = tl.sum(h * C_k, 0, keep_dims=True) + load_parameter(D_skip, d, exists_d) * u_k
     if z is not None:
