@@ -11,6 +11,7 @@ from tests.native import needs_native, run_python
 from tests.systems import CPU, system
 from tustin import DISCRETIZATIONS, selective_scan
 from tustin.ops import dispatch
+from tustin.ops import native as library
 from tustin.ops.dispatch import choose
 from tustin.ops.scan import BACKENDS, native
 
@@ -81,3 +82,16 @@ def test_every_operator_is_exported_without_triton() -> None:
         "assert before or 'triton' not in sys.modules"
     )
     assert done.returncode == 0, done.stderr
+
+
+@needs_native
+def test_a_library_of_other_sources_is_refused(monkeypatch):
+    with pytest.raises(RuntimeError, match="built from other sources; reinstall tustin"):
+        library._taking_a_struct("tustin_scan_forward", 8)
+
+    def older(name, *types):
+        raise AttributeError(name)
+
+    monkeypatch.setattr(library, "function", older)
+    with pytest.raises(RuntimeError, match="built from other sources; reinstall tustin"):
+        library._taking_a_struct("tustin_norm_forward", 7)

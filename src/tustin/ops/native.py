@@ -11,7 +11,7 @@ import ctypes
 import functools
 import mmap
 import os
-from ctypes import c_char_p, c_int, c_size_t, c_void_p
+from ctypes import c_char_p, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -122,12 +122,18 @@ def function(name: str, result: Any, *arguments: Any) -> Any:
 
 def call(name: str, arguments: bytes, operator: str) -> None:
     """Call a function of the library that takes one packed struct, and fails only where memory runs out."""
-    if _taking_a_struct(name)(arguments):
+    if _taking_a_struct(name, len(arguments))(arguments):
         raise MemoryError(f"{operator}: the native backend could not allocate its scratch memory")
 
 
 @functools.cache
-def _taking_a_struct(name: str) -> Any:
+def _taking_a_struct(name: str, size: int) -> Any:
+    try:
+        matches = function("tustin_argument_bytes", c_int64, c_char_p)(name.encode()) == size
+    except AttributeError:  # it is older than that function
+        matches = False
+    if not matches:
+        raise RuntimeError(f"the native library {_library_path()} was built from other sources; reinstall tustin")
     return function(name, c_int, c_char_p)
 
 

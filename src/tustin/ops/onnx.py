@@ -28,5 +28,7 @@ def _register() -> None:
 
     scan = torch.ops.tustin.selective_scan.default
     onnx_impl(scan, no_compile=True)(translate)
-    table = import_module("torch._decomp").decomposition_table
-    table |= {operator: definition for operator, definition in DEFINITIONS.items() if operator is not scan}
+    tables = import_module("torch._decomp")
+    others = {operator: definition for operator, definition in DEFINITIONS.items() if operator is not scan}
+    tables.decomposition_table.update(others)
+    tables.meta_table.update(others)  # else fake tensors of unknown size would run the definitions from now on

@@ -84,9 +84,9 @@ def register(
         return operator(*arguments)
 
     def call(*arguments: Any) -> Any:
-        if _observed():
+        if observed():
             return definition(*arguments) if forward_mode() else dispatch(*arguments)
-        needs_gradient = _needs_gradient(arguments)
+        needs_gradient = needs_gradient_of(arguments)
         if needs_gradient is None:
             return dispatch(*arguments)
         return Direct.apply(*arguments) if needs_gradient and torch.is_grad_enabled() else run(*arguments)
@@ -121,10 +121,10 @@ def register_in_place(
     operator = getattr(torch.ops.tustin, name).default
 
     def call(*arguments: Any) -> Any:
-        if _observed():
+        if observed():
             needed = torch.is_grad_enabled() and True in [t.requires_grad for t in arguments if isinstance(t, Tensor)]
             return (definition if needed or forward_mode() else operator)(*arguments)
-        needs_gradient = _needs_gradient(arguments)
+        needs_gradient = needs_gradient_of(arguments)
         if needs_gradient is False or (needs_gradient and not torch.is_grad_enabled()):
             return kernel(*arguments)
         for argument in arguments:
@@ -149,7 +149,7 @@ def pull_back(function: Callable[..., Any], arguments: Sequence[Any], gradient: 
     return pull(gradient)
 
 
-def _needs_gradient(arguments: Sequence[Any]) -> bool | None:
+def needs_gradient_of(arguments: Sequence[Any]) -> bool | None:
     """Whether one of the tensors requires a gradient; None if the memory of one does not say all there is to know."""
     needed = False
     try:
@@ -199,7 +199,7 @@ def _check_no_tangent(name: str, tensor: Tensor) -> None:
         raise NotImplementedError(f"{name}: inside an exported program only torch.func.jvp can derive forwards")
 
 
-def _observed() -> bool:
+def observed() -> bool:
     """Whether something wants to see each operator: a tracer, a mode, a function transform, a profiler.
 
     Asked in private: PyTorch has no public question for any but the first two, and the second takes more calls.

@@ -75,6 +75,19 @@ int tustin_gate_backward(const TustinGate* gate) { return current->run_gate(gate
 int tustin_norm_forward(const TustinNorm* norm) { return current->run_norm(norm, false); }
 int tustin_norm_backward(const TustinNorm* norm) { return current->run_norm(norm, true); }
 
+
+int64_t tustin_argument_bytes(const char* function) {
+  const struct {
+    const char* name;
+    size_t bytes;
+  } known[] = {{"tustin_conv_update", sizeof(TustinConvUpdate)}, {"tustin_scan_", sizeof(TustinScan)},
+               {"tustin_conv_", sizeof(TustinConv)},             {"tustin_gate_", sizeof(TustinGate)},
+               {"tustin_norm_", sizeof(TustinNorm)}};
+  for (const auto& entry : known)
+    if (!strncmp(function, entry.name, strlen(entry.name))) return static_cast<int64_t>(entry.bytes);
+  return 0;
+}
+
 int tustin_chunk_length(void) { return TUSTIN_CHUNK; }
 int64_t tustin_slices(int64_t D, int64_t groups_B, int64_t groups_C) { return Slices(D, groups_B, groups_C).count(); }
 const char* tustin_discretization_name(int32_t discretization) {

@@ -60,6 +60,7 @@ typedef struct {
 TUSTIN_EXPORT int tustin_scan_forward(const TustinScan*);
 TUSTIN_EXPORT int tustin_scan_backward(const TustinScan*);
 
+TUSTIN_EXPORT int64_t tustin_argument_bytes(const char* function); /* size of the struct that it takes */
 TUSTIN_EXPORT int tustin_chunk_length(void); /* tokens between two chunk states */
 TUSTIN_EXPORT int64_t tustin_slices(int64_t D, int64_t groups_B,
                                     int64_t groups_C);        /* partial sums per token of B and C */
