@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
 
 from ..report import terminal
+from ..support.devices import GPUS
+from ..support.files import writable
+from ..support.names import unknown
 from .arguments import listed
-from .command import Command
+from .command import Command, UsageError
 from .output import print_json, print_rich
 
 __all__ = ["COMMAND"]
 
+DTYPES = ["float32", "bfloat16", "float16"]
+
 DETAILS = """\
 Add its output to a bug report: it names neither user nor host.
 
---gpu-compile needs Triton but no GPU, and takes minutes. For every kernel, rule and dtype it prints registers, spills,
-shared memory, instructions, global loads and stores, each relative to zoh, and a lower bound of the time. docs/gpu.md
-explains the numbers.
+--gpu-compile needs Triton but no GPU. For every kernel, rule and dtype it prints registers, spills, shared memory,
+instructions, global loads and stores, each relative to zoh, and a lower bound of the time. docs/gpu.md explains the
+numbers. One GPU and one dtype take about a minute on two cores; what is compiled is kept.
+
+--gpu-check needs a GPU and takes some minutes. Every rule, forward and backward, in three dtypes, against float64 on a
+CPU, and twice for the same bits; a training step of ViM-tiny on both; torch.compile, CUDA graphs, speed, memory.
+What was found goes to FILE (gpu-check.json), to attach to an issue. The exit code is 0 if all passed, 3 if a check
+failed, 1 if there is nothing to check.
 
 examples:
   tustin doctor
   tustin doctor --json > doctor.json
-  tustin doctor --gpu-compile sm_80,sm_90 --json > kernels.json"""
+  tustin doctor --gpu-compile sm_90 --dtype float32
+  tustin doctor --gpu-compile sm_80,sm_90 --json > kernels.json
+  tustin doctor --gpu-compile sm_80,sm_90 --dtype float32 --markdown docs/gpu.md
+  tustin doctor --gpu-check
+  TRITON_INTERPRET=1 tustin doctor --gpu-check --device cpu   # the same questions to Triton's interpreter"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +51,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="only compile every GPU kernel, without a GPU, for sm_80,sm_90,sm_100,gfx942 (default: all)",
     )
+    parser.add_argument(
+        "--markdown", type=_report_file, metavar="FILE", help="replace the tables between the marks in FILE by new ones"
+    )
+    parser.add_argument(
+        "--gpu-check",
+        nargs="?",
+        const=Path("gpu-check.json"),
+        type=_report_file,
+        metavar="FILE",
+        help="only check the kernels on a GPU, and write what was found to FILE (default: gpu-check.json)",
+    )
+    parser.add_argument("--device", type=_device, metavar="NAME", help="what to check (default: the first GPU)")
+    parser.add_argument(
+        "--dtype",
+        type=listed(_dtype),
+        metavar="A,B",
+        help="inputs of the kernels to compile: float32,bfloat16,float16 (default: all)",
+    )
 
 
 def _target(text: str) -> str:
@@ -45,9 +80,38 @@ def _target(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def _dtype(text: str) -> str:
+    if text not in DTYPES:
+        raise argparse.ArgumentTypeError(unknown("dtype", text, DTYPES))
+    return text
+
+
+def _device(text: str) -> str:
+    if not re.fullmatch(rf"cpu|({'|'.join(GPUS)})(:\d{{1,3}})?", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"expected {GPUS[0]}, {GPUS[0]}:1 and so on, {GPUS[1]} or cpu, got {text!r}")
+    return text
+
+
+def _report_file(text: str) -> Path:
+    try:
+        return writable(Path(text))
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
+
+
 def run(args: argparse.Namespace) -> None:
+    if args.gpu_compile is not None and args.gpu_check is not None:
+        raise UsageError("--gpu-compile and --gpu-check are two commands; give one")
+    if args.device and args.gpu_check is None:
+        raise UsageError("--device says what --gpu-check checks; give both")
+    if args.markdown and args.gpu_compile is None:
+        raise UsageError("--markdown writes what --gpu-compile finds; give both")
     if args.gpu_compile is not None:
-        return _compile(args.gpu_compile, args.json)
+        return _compile(args.gpu_compile, args.dtype or DTYPES, args.markdown, args.json)
+    if args.gpu_check is not None:
+        return _check(args.device, args.gpu_check, args.json)
+    if args.dtype:
+        raise UsageError("--dtype says what --gpu-compile compiles; give both")
     from .. import doctor
     from ..doctor.report import render
 
@@ -55,22 +119,51 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(facts)
     else:
-        print_rich(lambda width: render(facts))
+        print_rich(*render(facts))
 
 
-def _compile(targets: list[str], as_facts: bool) -> None:
+def _check(name: str | None, file: Path, as_facts: bool) -> None:
+    from ..report.formats import as_rich
+
+    writable(file)
+    from .. import gpu_check
+
+    device = gpu_check.find(name)
+    with terminal.progress("tustin doctor") as progress:
+        facts = gpu_check.run(gpu_check.Plan.choose(), device, file, progress)
+    if as_facts:
+        print_json(facts)
+    else:
+        parts = [part for table in gpu_check.tables(facts) for part in (*as_rich(table), "")]
+        where = f"{file} has all of it, to attach to an issue: it names neither user nor host."
+        print_rich(*parts, gpu_check.summary(facts), where)
+    if failed := gpu_check.failed(facts):
+        raise gpu_check.ChecksFailed(f"{len(failed)} of {facts['counts']['all']} checks failed, the first: {failed[0]}")
+
+
+def _compile(targets: list[str], dtypes: Sequence[str], markdown: Path | None, as_facts: bool) -> None:
+    import torch
+
     from ..ops.accelerator import triton_missing
 
     if reason := triton_missing():
         raise RuntimeError(reason)
-    from ..doctor.gpu import TARGETS, cases, report, survey
+    from ..doctor.gpu import TARGETS, cases, page, report, survey
 
+    targets = list(dict.fromkeys(targets)) or list(TARGETS)
+    if markdown:
+        if not {*page.NEEDED} <= {*targets} or page.DTYPE not in dtypes:
+            raise UsageError(f"--markdown needs {','.join(page.NEEDED)} with inputs of {page.DTYPE}")
+        page.insist(markdown)
     with terminal.progress("tustin doctor") as progress:
-        found = survey.survey(list(dict.fromkeys(targets)) or list(TARGETS), cases.cases(), progress)
+        chosen = cases.cases(dtypes=[getattr(torch, dtype) for dtype in dict.fromkeys(dtypes)])
+        found = survey.survey(targets, chosen, progress)
+    if markdown:
+        page.write(markdown, found)
     if as_facts:
         print_json(survey.as_facts(found))
     else:
-        print_rich(lambda width: report.render(found))
+        print_rich(*report.render(found))
 
 
 COMMAND = Command("doctor", "show versions, processor and backends of this machine", DETAILS, configure, run)

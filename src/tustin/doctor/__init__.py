@@ -15,6 +15,7 @@ from .. import __version__
 from ..discretize import DISCRETIZATIONS, Discretization
 from ..ops.dispatch import choose
 from ..ops.scan import BACKENDS
+from ..support.processes import usable_cores
 
 _X86_LEVELS = {  # https://gitlab.com/x86-psABIs/x86-64-ABI, in the spelling of /proc/cpuinfo
     "x86-64-v2": {"cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"},
@@ -72,7 +73,7 @@ def _cpu(cpuinfo: str) -> dict[str, Any]:
         "features": sorted(flags & _NOTEWORTHY),
         "torch_capability": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
-        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "usable_cores": usable_cores(),
         "torch_threads": torch.get_num_threads(),
     }
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ...discretize import get_discretization
 from ...ops.conv import triton as conv
 from ...ops.scan import triton as scan
 from ...ops.scan.arguments import Options, Tensors
@@ -20,7 +22,7 @@ BATCHES = {"": 64, ", in segments": 1}
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A kernel for one rule and one dtype."""
 
@@ -29,6 +31,11 @@ class Case:
     """None if the kernel knows no rule."""
     dtype: str
     launch: Launch
+
+    @property
+    def name(self) -> tuple[str, str | None, str]:
+        """What tells it from all others."""
+        return self.kernel, self.discretization, self.dtype
 
     @property
     def tokens(self) -> int:
@@ -64,8 +71,19 @@ def cases(
     """Every kernel once for each rule and dtype that it is compiled for."""
     found: dict[tuple[str, str | None, str], Case] = {}
     for case in _all(discretizations, dtypes):
-        found.setdefault((case.kernel, case.discretization, case.dtype), case)
+        found.setdefault(case.name, case)
     return list(found.values())
+
+
+def named(kernel: str, discretization: str | None, dtype: str) -> Case:
+    """The case with this name."""
+    some = _of(discretization or next(iter(DISCRETIZATIONS)), dtype)
+    return next(case for case in some if case.name == (kernel, discretization, dtype))
+
+
+@functools.cache
+def _of(discretization: str, dtype: str) -> list[Case]:
+    return cases((discretization,), (getattr(torch, dtype),))
 
 
 def _all(discretizations: Sequence[str], dtypes: Iterable[torch.dtype]) -> Iterator[Case]:
@@ -90,13 +108,21 @@ def _conv_launches(dtype: torch.dtype, batch: int = BATCHES[""]) -> list[Launch]
 
 
 def scan_launches(discretization: str, dtype: torch.dtype, batch: int) -> list[Launch]:
-    """Forward and backward as the mixer asks for them: its gate is outside, B and C are parts of one projection."""
+    """Forward and backward as the mixer asks for them: its gate is outside, B and C are parts of one projection.
+
+    λ, where the rule has one, is learned.
+    """
     with torch.device("meta"):
         u, delta = _tokens(batch, D, dtype), _tokens(batch, D, dtype)
         _, B, C = _tokens(batch, DT_RANK + 2 * N, dtype).split([DT_RANK, N, N], dim=1)
         A, skip, bias = torch.empty(D, N), torch.empty(D), torch.empty(D)
+        mix = _tokens(batch, D, dtype) if get_discretization(discretization).mixes else None
         chunk_states = torch.empty(batch, -(-L // scan.CHUNK), N, D)
-    how = Tensors(u, delta, A, B, C, D=skip, delta_bias=bias), Options(True, discretization, False), chunk_states
+    how = (
+        Tensors(u, delta, A, B, C, D=skip, delta_bias=bias, mix=mix),
+        Options(True, discretization, False),
+        chunk_states,
+    )
     return launches(lambda: (scan.forward(*how), scan.backward(u, None, *how)))
 
 

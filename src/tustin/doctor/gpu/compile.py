@@ -14,7 +14,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from ...ops.accelerator import interpreted
-from . import TARGETS
+from . import described
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def launches(call: Callable[[], object]) -> list[Launch]:
 
 def compile_for(target: str, launch: Launch) -> Any:
     """Triton's compiled kernel, with its code in `asm` and what it needs in `metadata`."""
-    with mock.patch.object(driver, "_active", _NoGPU(GPUTarget(*TARGETS[target]))):
+    with mock.patch.object(driver, "_active", _NoGPU(GPUTarget(*described(target)))):
         return launch.kernel.warmup(*launch.arguments, grid=launch.grid, **launch.options)
 
 

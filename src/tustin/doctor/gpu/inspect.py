@@ -13,6 +13,8 @@ from typing import Any
 
 from triton import knobs
 
+from .flow import innermost_loops
+
 _KINDS: dict[str, dict[str, str]] = {  # the first pattern that fits the whole opcode; what fits none is "other"
     "cuda": {
         "global load": r"LDG.*|LDGSTS.*",
@@ -124,17 +126,29 @@ def _disassemble(cubin: bytes) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-_Line = tuple[int, str, int | None]
-"""Where an instruction is, its opcode, and where it may jump to."""
+@dataclass(frozen=True)
+class _Line:
+    """An instruction as it stands in a listing."""
 
-_SASS = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);")
+    opcode: str
+    jump: int | None
+    """The line that it may jump to."""
+    goes_on: bool
+    """Whether the next line may come after it."""
+
+
+_SASS = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);")
 
 
 def _sass(text: str) -> list[_Line]:
+    found = _SASS.findall(text)
+    places = {int(address, 16): number for number, (address, *_) in enumerate(found)}
     lines = []
-    for address, opcode, operands in _SASS.findall(text):
+    for _, condition, opcode, operands in found:
         jump = re.search(r"0x([0-9a-f]+)\s*$", operands) if opcode.startswith("BRA") else None
-        lines.append((int(address, 16), opcode, int(jump[1], 16) if jump else None))
+        conditional = (condition and condition.strip() != "@PT") or re.match(r"\s*!?U?P\d", operands)
+        ends = opcode.startswith(("BRA", "EXIT", "RET")) and not conditional
+        lines.append(_Line(opcode, places[int(jump[1], 16)] if jump else None, not ends))
     return lines
 
 
@@ -149,19 +163,24 @@ def _amdgcn(text: str) -> list[_Line]:
             opcode, _, operands = line.partition(" ")
             found.append((opcode, operands.strip()))
     return [
-        (place, opcode, places[operands] if opcode.startswith(("s_branch", "s_cbranch")) else None)
-        for place, (opcode, operands) in enumerate(found)
+        _Line(
+            opcode,
+            places[operands] if opcode.startswith(("s_branch", "s_cbranch")) else None,
+            not opcode.startswith(("s_branch", "s_endpgm")),
+        )
+        for opcode, operands in found
     ]
 
 
 def _in_loops(lines: list[_Line], backend: str) -> Iterator[Instruction]:
-    """A jump backwards makes a loop of all that lies between; one to itself is how code ends."""
-    ends: dict[int, int] = {}
-    for place, _, target in lines:
-        if target is not None and target < place:
-            ends[target] = max(place, ends.get(target, 0))
-    loops = sorted(ends.items())
-    for place, opcode, _ in lines:
-        kind = next((kind for kind, pattern in _KINDS[backend].items() if re.fullmatch(pattern, opcode)), "other")
-        around = [number for number, (start, end) in enumerate(loops) if start <= place <= end]
-        yield Instruction(opcode, kind, around[-1] if around else None)
+    successors = [
+        {
+            *([number + 1] if line.goes_on and number + 1 < len(lines) else []),
+            *([line.jump] if line.jump is not None else []),
+        }
+        for number, line in enumerate(lines)
+    ]
+    for line, loop in zip(lines, innermost_loops(successors), strict=True):
+        kinds = _KINDS[backend].items()
+        kind = next((kind for kind, pattern in kinds if re.fullmatch(pattern, line.opcode)), "other")
+        yield Instruction(line.opcode, kind, loop)

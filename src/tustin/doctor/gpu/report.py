@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _SEGMENTS = ", in segments"
-_PASSES = {
+PASSES = {
     f"forward, {BATCHES['']}": ("scan forward",),
     f"backward, {BATCHES['']}": ("scan backward",),
     f"forward, {BATCHES[_SEGMENTS]}": tuple(
@@ -60,7 +60,7 @@ def _sorted(found: Sequence[Found]) -> list[Found]:
 
 def _kernel_table(group: list[Found], found: Sequence[Found]) -> Table:
     header = ("", "registers", "spills", "shared", "all", "zoh", "float", "special", "int", "load", "store")
-    table = terminal.table(header, gap=0)
+    table = terminal.table(header)
     for discretization in dict.fromkeys(one.case.discretization for one in group):
         same = [one for one in group if one.case.discretization == discretization]
         first, ratio = same[0], relative_to_zoh(same[0], found)
@@ -79,18 +79,18 @@ def _kernel_table(group: list[Found], found: Sequence[Found]) -> Table:
 
 
 def _estimate_table(here: list[Found]) -> Table:
-    table = terminal.table(["", *_PASSES], gap=0)
+    table = terminal.table(["", *PASSES])
     by_name = {(one.case.kernel, one.case.discretization): one for one in here}
     for discretization in dict.fromkeys(one.case.discretization for one in here if one.case.discretization):
         passes = (
-            [by_name.get((k, discretization)) or by_name[k, None] for k in kernels] for kernels in _PASSES.values()
+            [by_name.get((k, discretization)) or by_name[k, None] for k in kernels] for kernels in PASSES.values()
         )
-        table.add_row(discretization, *(_least(launches) for launches in passes))
-    table.add_row("conv", *(_least([by_name[f"conv {name}", None]]) for name in ("forward", "backward")))
+        table.add_row(discretization, *(least(launches) for launches in passes))
+    table.add_row("conv", *(least([by_name[f"conv {name}", None]]) for name in ("forward", "backward")))
     return table
 
 
-def _least(launches: list[Found]) -> str:
+def least(launches: list[Found]) -> str:
     """Microseconds, and the limit of the longest launch."""
     estimates = [estimate(GPUS[one.target], one.case, one.code) for one in launches]
     longest = max(estimates, key=lambda e: e.seconds)

@@ -7,6 +7,7 @@ them allow. What it leaves out makes a real launch slower: waiting for memory an
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from .cases import Case
 from .inspect import Code
@@ -37,6 +38,26 @@ _UNITS = {
     "special": ("special",),
     "memory": ("global load", "global store", "shared", "spill", "exchange"),
 }
+
+
+_FLOAT_LANES = {"sm_70": 64, "sm_75": 64, "sm_80": 64, "sm_86": 128, "sm_87": 128, "sm_89": 128}
+"""Of the processors of NVIDIA's GPUs before sm_90; of all since then 128."""
+
+
+def described(target: str, name: str, properties: Any) -> GPU | None:
+    """The GPU at hand: by its data sheet where it is above, otherwise as its driver describes it; None if it does not.
+
+    Memory moves twice in a cycle of its clock, which is told in kHz.
+    """
+    sheet = GPUS.get(target)
+    if sheet and sheet.name.split()[0] in name and sheet.processors == properties.multi_processor_count:
+        return sheet
+    told = [getattr(properties, what, 0) for what in ("clock_rate", "memory_clock_rate", "memory_bus_width")]
+    if not target.startswith("sm_") or not all(told):
+        return None
+    clock, memory_clock, width = told
+    lanes = {"float": _FLOAT_LANES.get(target, 128), "integer": 64, "special": 16, "memory": 32}
+    return GPU(name, 2 * memory_clock * 1e3 * width / 8, clock * 1e3, properties.multi_processor_count, lanes)
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import triton
 
 from ... import __version__
 from ...report.terminal import Report
+from ...support.processes import end_with_parent, usable_cores
 from . import cases as vim_tiny
+from . import kept
 from .cases import Case
 from .compile import compile_for
 from .inspect import Code, inspect
 from .roofline import GPUS, estimate
+
+WORTH_A_PROCESS = 4
+"""Kernels to compile for which another process is worth starting: it takes seconds until it can begin."""
+_What: TypeAlias = tuple[str, Case]
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,11 @@ class Found:
     case: Case
     code: Code
 
+    @property
+    def name(self) -> tuple[str, str, str | None]:
+        """What tells it from all others of its dtype."""
+        return self.target, self.case.kernel, self.case.discretization
+
     def per_update(self, kind: str | None = None) -> float | None:
         """Instructions of one lane per update of one state, that is per token and state; None if it has no tokens."""
         if not self.case.updates:
@@ -33,19 +47,60 @@ class Found:
         return self.code.executed(self.case.passes, kind, once) * self.code.threads / self.case.updates
 
 
-def survey(targets: Sequence[str], cases: Sequence[Case], progress: Report) -> list[Found]:
-    """Compile and look into all of them. What Triton has in its cache is not compiled again."""
-    found: list[Found] = []
-    for target in targets:
-        for case in cases:
-            what = " ".join(filter(None, (case.kernel, case.discretization, case.dtype)))
-            progress(f"compiling for {target}", len(found), len(targets) * len(cases))
+def survey(
+    targets: Sequence[str], cases: Sequence[Case], progress: Report, processes: int | None = None
+) -> list[Found]:
+    """Compile and look into all of them, but for what was kept from an earlier time.
+
+    Args:
+        targets: GPUs to compile for.
+        cases: What to compile.
+        progress: Told how far it is.
+        processes: How many compile at once; as many as there are cores by default, and none beside this one for few.
+    """
+    wanted = [(target, case) for target in targets for case in cases]
+    codes = {what: code for what in wanted if (code := kept.read(what[0], what[1].launch))}
+    missing = [what for what in wanted if what not in codes]
+    processes = min(processes or usable_cores(), len(missing) // WORTH_A_PROCESS)
+    for what, code in _in_processes(missing, processes) if processes > 1 else _here(missing):
+        codes[what] = code
+        progress(f"compiling for {what[0]}", len(codes), len(wanted))
+    return [Found(*what, codes[what]) for what in wanted]
+
+
+def _here(missing: Sequence[_What]) -> Iterator[tuple[_What, Code]]:
+    for what in missing:
+        yield what, _compile(*what)
+
+
+def _in_processes(missing: Sequence[_What], processes: int) -> Iterator[tuple[_What, Code]]:
+    """As they come. A process is told the names, and makes the launch by itself: it cannot be sent."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent)
+    try:
+        waiting = {pool.submit(_compile_named, target, case.name): (target, case) for target, case in missing}
+        for done in as_completed(waiting):
             try:
-                code = inspect(compile_for(target, case.launch))
-            except Exception as error:
-                raise RuntimeError(f"{what} does not compile for {target}: {error}") from error
-            found.append(Found(target, case, code))
-    return found
+                yield waiting[done], done.result()
+            except BrokenProcessPool as error:
+                message = "a process that compiles was killed, as the system does when memory runs out"
+                raise RuntimeError(message) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _compile_named(target: str, name: tuple[str, str | None, str]) -> Code:
+    return _compile(target, vim_tiny.named(*name))
+
+
+def _compile(target: str, case: Case) -> Code:
+    try:
+        code = inspect(compile_for(target, case.launch))
+    except Exception as error:
+        what = " ".join(filter(None, case.name))
+        raise RuntimeError(f"{what} does not compile for {target}: {error}") from error
+    kept.write(target, case.launch, code)
+    return code
 
 
 def as_facts(found: Sequence[Found]) -> dict[str, Any]:
