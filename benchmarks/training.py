@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
+from tustin.bench.worker import in_laps, time_once
 from tustin.data import Images, training_batches
 from tustin.doctor import collect
 from tustin.support.files import write_text
@@ -62,15 +63,14 @@ def seconds_of_rounds(trainer: Trainer, config: Config, updates: int, rounds: in
     def data() -> None:
         next(alone)
 
-    found: dict[str, list[float]] = {"engine": [], "model": [], "data": []}
+    steps = {"engine": engine, "model": model, "data": data}
+
+    def turn(member: int) -> float:
+        step = [*steps.values()][member]
+        return time_once(lambda: [step() for _ in range(updates)]) / updates
+
     engine()  # warm
-    for _ in range(rounds):
-        for name, step in (("engine", engine), ("model", model), ("data", data)):
-            begin = time.perf_counter()
-            for _ in range(updates):
-                step()
-            found[name].append((time.perf_counter() - begin) / updates)
-    return found
+    return dict(zip(steps, in_laps(turn, [range(len(steps))], at_least=math.inf, most=rounds), strict=True))
 
 
 def main() -> None:

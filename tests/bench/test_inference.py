@@ -8,6 +8,7 @@ import pytest
 from tests.bench.models import NANO, OPTIONS, made_up, seconds_of, speed
 from tustin.bench import inference, training_tables
 from tustin.bench.inference import checks
+from tustin.bench.models import shares_tables
 from tustin.report.measurement import Result
 
 
@@ -50,11 +51,29 @@ def test_the_grid_has_all_candidates_and_batch_sizes():
 
 
 def test_checks_are_about_the_worst_rule():
-    found = checks(speed())
+    found = [check for check in checks(speed()) if "throughput" in check.claim]
     assert found[0].claim == "batch 1, throughput : zoh's, worst rule"
     assert {(check.which, check.holds, check.bound) for check in found} == {("foh", True, 0.97)}
     slow = speed(cost=lambda case, n: seconds_of(case, n) * (1.1 if case.candidate.discretization == "rk4" else 1))
-    assert {(check.which, check.holds) for check in checks(slow)} == {("rk4", False)}
+    slower = [check for check in checks(slow) if "throughput" in check.claim]
+    assert {(check.which, check.holds) for check in slower} == {("rk4", False)}
+
+
+def test_bil_is_held_against_the_peer_at_one_batch_size():
+    (found,) = [check for check in checks(speed()) if "deit" in check.claim]
+    assert (found.claim, found.measured, found.holds) == ("batch 8, time : deit_tiny_patch16_224's, bil", 1.58, False)
+
+
+def test_the_profile_is_of_bil_at_eight_images():
+    options = replace(OPTIONS, batch_sizes=(1, 8, 32))
+    profiled = inference._profiled(options)
+    assert (profiled.candidate.discretization, profiled.batch, profiled.training) == ("bil", 8, False)
+    zoh = inference._profiled(replace(options, discretizations=("zoh",), batch_sizes=(4,)), training=True)
+    assert (zoh.candidate.discretization, zoh.batch, zoh.training) == ("zoh", 4, True)
+    shares = {"bil, batch 8": {"scan": 0.6, "norm": 0.4}, "another": {"scan": 1.0}}
+    (table,) = shares_tables(replace(made_up(), notes={"shares": shares}), "Where the time goes")
+    assert table.rows == [("scan", "60%", "100%"), ("norm", "40%", "–")]
+    assert shares_tables(made_up(), "") == []
 
 
 def test_training_is_held_to_its_own_bounds_beside_the_papers_costs():
@@ -67,8 +86,8 @@ def test_training_is_held_to_its_own_bounds_beside_the_papers_costs():
     assert found["zoh"][3:] == ("–", "–", "–")
     assert found["bil"][3].startswith("+5.")
     assert found["zoh again"][4] == "no"
-    assert [row[1] for row in verdicts.rows] == ["≥ 1", "≥ 0.95"]
-    assert [row[4] for row in verdicts.rows] == ["yes", "yes"]
+    assert [row[1] for row in verdicts.rows] == ["≥ 1", "≥ 0.95", "≤ 1.6"]
+    assert [row[4] for row in verdicts.rows] == ["yes", "yes", "yes"]
 
 
 def test_the_result_survives_its_json():

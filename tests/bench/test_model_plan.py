@@ -33,6 +33,10 @@ class FakeWorker:
         self.calls.append(("peak", case))
         return 10**9 * case.batch
 
+    def shares(self, case):
+        self.calls.append(("shares", case))
+        return {"scan": 1.0}
+
     def close(self):
         self.calls.append(("close", None))
 
@@ -53,15 +57,17 @@ def silent(*progress):
 
 def run(cases, rounds):
     """The result of these cases, whatever else was asked for."""
-    return model_plan.run("inference", "", replace(OPTIONS, rounds=rounds), cases, silent)
+    return model_plan.run("inference", "", replace(OPTIONS, rounds=rounds), cases, cases[0], silent)
 
 
 def test_memory_is_measured_apart_and_half_of_the_rounds_in_a_fresh_process(workers):
     options = replace(OPTIONS, discretizations=("zoh", "bil"), batch_sizes=(1, 8))
     found = run(inference.cases(options), 6)
-    of_memory, of_time = workers[:3], workers[3:]
+    of_memory, of_time, of_profile = workers[:3], workers[3:-1], workers[-1]
     assert [worker.environment for worker in of_memory] == [memory.ENVIRONMENT] * 3  # zoh, bil and DeiT
     assert [worker.environment for worker in of_time] == [model_plan.KEEP_MEMORY] * 2
+    assert [kind for kind, _ in of_profile.calls] == ["shares", "close"]
+    assert found.notes == {"shares": {"zoh, batch 1, 224 px": {"scan": 1.0}}}
     assert all(worker.calls[-1] == ("close", None) for worker in workers)
     assert found.rounds == 6
     assert found.processes == 2
@@ -81,7 +87,7 @@ def test_memory_is_measured_apart_and_half_of_the_rounds_in_a_fresh_process(work
 
 def test_one_round_needs_one_process(workers):
     run([CASE], 1)
-    assert [worker.environment for worker in workers] == [memory.ENVIRONMENT, model_plan.KEEP_MEMORY]
+    assert [worker.environment for worker in workers[:-1]] == [memory.ENVIRONMENT, model_plan.KEEP_MEMORY]
 
 
 def test_the_rounds_fill_the_budget():

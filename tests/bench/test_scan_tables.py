@@ -23,7 +23,7 @@ def test_what_threads_are_worth_to_the_machine_itself():
 
 def printed(monkeypatch, capsys, result, width=100):
     monkeypatch.setenv("COLUMNS", str(width))
-    print_rich(scan_tables.outcome(result).for_terminal)
+    print_rich(*scan_tables.outcome(result).for_terminal())
     return capsys.readouterr().out
 
 
@@ -62,12 +62,6 @@ def test_what_was_left_out_is_told_once(monkeypatch, capsys):
     assert out.count("- mambapy: ") == 1
 
 
-def test_more_lengths_than_fit_make_more_tables(monkeypatch, capsys):
-    out = printed(monkeypatch, capsys, made_up(replace(OPTIONS, lengths=(8, 16, 64, 197, 785, 6085))))
-    assert max(map(len, out.splitlines())) <= 100
-    assert out.count("Forward, batch 8") == 2
-
-
 def test_a_busy_machine_is_mentioned():
     quiet = made_up()
     assert "do not trust" not in scan_tables.summary(quiet)
@@ -80,7 +74,7 @@ def test_times_are_relative_to_the_best_level() -> None:
     result = made_up(FEW)
     cells = [case for case in result.timings if isinstance(case, Cell)]
     timings = {cell: alone(0.002 * slower[cell.level], place) for place, cell in enumerate(cells)}
-    tables = scan_tables.tables(Scans(replace(result, timings=timings)), 80)
+    tables = scan_tables.tables(Scans(replace(result, timings=timings)))
     assert tables[0].title == "Instruction sets: forward, batch 8, L 197, 1 thread"
     assert len(tables) == 4
     assert tables[0].header == ("", "v4, ms", "v3 : v4", "v2 : v4")

@@ -14,15 +14,17 @@ from ..report.speed import BASELINE, Candidate, ModelCase, Speed
 from ..report.speed_tables import conclusions, grid, summary
 from ..report.table import Table, number
 from ..report.terminal import Report
-from ..report.timing import Standing
+from ..report.timing import Standing, round_ratio
 from . import model_plan, training_tables
 from .checks import Check, checks_table, worst
 from .memory import memory_text
-from .models import PEERS, own_size
+from .models import PEERS, own_size, shares_tables
 from .outcome import Outcome, left_out
 
 REFERENCE_UP_TO = 4
 """Images at once for which the reference backend is measured."""
+PROMISED_BATCH = 8
+"""Images at once for which something is promised about the peer."""
 
 
 def candidates(options: Options, training: bool = False) -> list[Candidate]:
@@ -55,12 +57,18 @@ def cases(options: Options, training: bool = False) -> list[ModelCase]:
 
 def run(options: Options, command: str, report: Report) -> Result:
     """Measure inference; the rules have the baseline first."""
-    return model_plan.run("inference", command, options, cases(options), report)
+    return model_plan.run("inference", command, options, cases(options), _profiled(options), report)
 
 
 def run_training(options: Options, command: str, report: Report) -> Result:
     """Measure training steps."""
-    return model_plan.run("train", command, options, cases(options, training=True), report)
+    return model_plan.run("train", command, options, cases(options, True), _profiled(options, True), report)
+
+
+def _profiled(options: Options, training: bool = False) -> ModelCase:
+    """The case that is also profiled: bil's if it is among the rules, of about eight images."""
+    own = [case for case in cases(options, training) if case.candidate.model == options.model]
+    return min(own, key=lambda case: (case.candidate.discretization != "bil", abs(case.batch - PROMISED_BATCH)))
 
 
 def outcome(result: Result) -> Outcome:
@@ -71,7 +79,10 @@ def outcome(result: Result) -> Outcome:
     return Outcome(
         result=result,
         summary=summary(speed),
-        tables=training_tables.tables(speed, checks(speed)) if speed.training else tables(speed),
+        tables=[
+            *(training_tables.tables(speed, checks(speed)) if speed.training else tables(speed)),
+            *shares_tables(result, "Where the time goes"),
+        ],
         left_out=left_out(result),
         findings={
             "fastest": {batch: _standing_facts(speed.standing(batch)) for batch in speed.batch_sizes},
@@ -136,6 +147,11 @@ def checks(speed: Speed) -> list[Check]:
             found.append(worst(f"{claim}, bil", "≥", 1.0, bil, digits=3))
         bound = 0.95 if speed.training else 0.97
         found.append(worst(f"{claim}, worst rule", "≥", bound, gains, digits=3))
+        if batch == PROMISED_BATCH and (peer := PEERS.get(speed.result.options.model)):
+            own, theirs = speed.of_discretization("bil", batch), speed.case(Candidate(peer, None), batch)
+            ratio = round_ratio(speed.timing(own), speed.timing(theirs))
+            limit = 1.6 if speed.training else 1.3
+            found.append(worst(f"batch {batch}, time : {peer}'s, bil", "≤", limit, {"bil": ratio} if ratio else {}))
     return [check for check in found if check.measured is not None]
 
 

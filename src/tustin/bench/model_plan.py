@@ -15,7 +15,7 @@ from ..report.measurement import Case, Options, Result
 from ..report.speed import Candidate, ModelCase
 from ..report.terminal import Report
 from . import machine, memory
-from .measure import Party, Plan, Process, measure
+from .measure import Party, Plan, Process, Processes, measure
 from .worker import Worker
 
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
@@ -31,8 +31,10 @@ BUDGET = 520.0
 """Seconds for everything, where the number of rounds is not given."""
 
 
-def run(name: str, command: str, options: Options, cases: Sequence[ModelCase], report: Report) -> Result:
-    """Memory and times of all that fits."""
+def run(
+    name: str, command: str, options: Options, cases: Sequence[ModelCase], profiled: ModelCase, report: Report
+) -> Result:
+    """Memory and times of all that fits, and what a call of one case consists of."""
     facts = machine.describe(options.device, "timm") | {"backends": backends(options), "environment": KEEP_MEMORY}
     start = time.monotonic()
     peaks = measure_peaks(cases, report)
@@ -55,7 +57,13 @@ def run(name: str, command: str, options: Options, cases: Sequence[ModelCase], r
         processes=PROCESSES,
     )
     found = measure(plan, report)
-    return found.result(name, command, options, facts, peaks=peaks.known, skipped=peaks.skipped | found.skipped)
+    shares = {}
+    if profiled in found.timings:
+        report("where the time goes", 0, 1)
+        with Processes() as processes:
+            shares[str(profiled)] = processes[process].shares(profiled)
+    skipped = peaks.skipped | found.skipped
+    return found.result(name, command, options, facts, peaks=peaks.known, skipped=skipped, notes={"shares": shares})
 
 
 def backends(options: Options) -> dict[str, str]:

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..report.speed import Candidate, ModelCase
+from ..report.measurement import Result
+from ..report.speed import ONNXRUNTIME, Candidate, ModelCase
+from ..report.table import NOTHING, Table
 
 PEERS = {
     "vim_tiny_patch16_224": "deit_tiny_patch16_224",
@@ -37,6 +39,10 @@ def make_call(case: ModelCase) -> Callable[[], object]:
     """One call of what the case stands for, ready to be timed."""
     model = _model(case.candidate, case.img_size, case.training, case.device)
     images = _images(case.candidate.model, case.batch, case.img_size, case.device)
+    if case.candidate.backend == ONNXRUNTIME:
+        from . import onnx_session  # here, because the others need no exporter
+
+        return onnx_session.make_call(model, images, case.threads)
     call = _step(model, images) if case.training else _inference(model, images)
     if case.device == "cpu":
         return call
@@ -76,7 +82,8 @@ def _step(model: nn.Module, images: Tensor) -> Callable[[], object]:
 def _model(candidate: Candidate, img_size: int, training: bool, device: str) -> nn.Module:
     own: dict[str, Any] = {}
     if candidate.discretization:
-        own = {"discretization": candidate.discretization, "backend": candidate.backend}
+        backend = "auto" if candidate.backend == ONNXRUNTIME else candidate.backend
+        own = {"discretization": candidate.discretization, "backend": backend}
     model = _create(candidate.model, img_size, **own).to(device)
     model.load_state_dict(_weights(candidate.model, img_size, device), assign=True)
     model.train(training)
@@ -138,3 +145,15 @@ def shares(call: Callable[[], object]) -> dict[str, float]:
         group = next((group for part, group in _GROUPS.items() if part in name), "everything else")
         groups[group] = groups.get(group, 0.0) + time / sum(own.values())
     return dict(sorted(groups.items(), key=lambda item: -item[1]))
+
+
+def shares_tables(result: Result, title: str) -> list[Table]:
+    """What the calls in the notes of a result consist of; none if there are no such notes."""
+    if not (shares := result.notes.get("shares")):
+        return []
+    groups = dict.fromkeys(group for share in shares.values() for group in share)
+    rows = [
+        (group, *(f"{share[group]:.0%}" if group in share else NOTHING for share in shares.values()))
+        for group in groups
+    ]
+    return [Table("shares", title, ("", *shares), rows, "By the profiler, in one call.")]

@@ -28,8 +28,8 @@ class Outcome:
     of_case: Callable[[Case], dict[str, Any]] = lambda case: {}
     """The same of one case."""
     remarks: Sequence[str] = ()
-    narrow: Callable[[int], Sequence[Table]] | None = None
-    """The tables for a terminal of some width, where they depend on it."""
+    backwards: bool = False
+    """Whether a terminal, which is read from its bottom, has the tables in the opposite order."""
     draw: Callable[[], Figure] | None = field(default=None, compare=False)
 
     def facts(self) -> dict[str, Any]:
@@ -39,11 +39,11 @@ class Outcome:
             entry |= self.of_case(case)
         return facts | dict(self.findings) | {"tables": [as_facts(table) for table in self.tables]}
 
-    def for_terminal(self, width: int) -> list[Any]:
+    def for_terminal(self) -> list[Any]:
         """Text and tables for a console of rich."""
         parts: list[Any] = [self.summary, ""]
-        for table in self.narrow(width) if self.narrow else self.tables:
-            parts += [*as_rich(table, width), ""]
+        for table in reversed(self.tables) if self.backwards else self.tables:
+            parts += [*as_rich(table), ""]
         if self.left_out:
             parts += ["Not measured", *(f"- {line}" for line in self.left_out), ""]
         return [*parts, *self.remarks]

@@ -11,11 +11,14 @@ from ..report.table import NOTHING, Table, number
 from ..report.terminal import Report
 from ..report.timing import CONFIDENCE, Ratio, round_ratio
 from . import model_plan
+from .checks import Check, checks_table, worst
 from .memory import memory_text
-from .models import PEERS
+from .models import PEERS, shares_tables
 from .outcome import Outcome, left_out
 
 SIZES = (224, 384, 512, 768, 1024, 1248)
+PROMISED_SIZE = 1248
+"""Side of the image about which something is promised."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ def make_case(options: Options, candidate: Candidate, size: int) -> ModelCase:
 def run(options: Options, command: str, report: Report) -> Result:
     """Measure both models at every size."""
     cases = [make_case(options, candidate, size) for size in options.sizes for candidate in candidates(options)]
-    return model_plan.run("resolution", command, options, cases, report)
+    largest = make_case(options, candidates(options)[0], max(options.sizes))
+    return model_plan.run("resolution", command, options, cases, largest, report)
 
 
 def crossing(ours: Mapping[int, float], peer: Mapping[int, float]) -> tuple[int, int] | None:
@@ -93,16 +97,22 @@ def outcome(result: Result) -> Outcome:
 
     growth = Growth(result)
     ratios = {size: growth.peer_by_ours(size) for size in growth.sizes}
+    verdicts = checks(growth)
     models = f"{growth.ours.model} with {growth.discretization} and {growth.peer.model}"
     return Outcome(
         result=result,
         summary=f"{result.where} {models}, inference of one image, float32; {result.how}.",
-        tables=[table(growth)],
+        tables=[
+            table(growth),
+            *([checks_table(verdicts)] if verdicts else []),
+            *shares_tables(result, "Where the time goes"),
+        ],
         left_out=left_out(result),
         remarks=conclusions(growth),
         findings={
             "peer_by_ours": {size: ratio.facts() for size, ratio in ratios.items() if ratio},
             "conclusions": conclusions(growth),
+            "checks": [check.facts() for check in verdicts],
         },
         draw=lambda: draw_resolution(growth),
     )
@@ -119,6 +129,20 @@ def conclusions(growth: Growth) -> list[str]:
     ours, peer = growth.ours.model, growth.peer.model
     return [
         _sentence(f"{ours} {verb} than {peer}", crossing(own, other)) for verb, own, other in kinds if own and other
+    ]
+
+
+def checks(growth: Growth) -> list[Check]:
+    """What is promised about a large image; nothing if it was not measured."""
+    ratio = growth.peer_by_ours(PROMISED_SIZE) if PROMISED_SIZE in growth.sizes else None
+    if ratio is None:
+        return []
+    ours, peer = (growth.peaks(candidate).get(PROMISED_SIZE) for candidate in (growth.ours, growth.peer))
+    name, rule = f"one image of {PROMISED_SIZE} px", growth.discretization
+    memory = {rule: Ratio((ours / peer,))} if ours and peer else {}
+    return [
+        worst(f"{name}, time of {growth.peer.model} : {rule}", "≥", 2.8, {rule: ratio}),
+        worst(f"{name}, memory of {rule} : {growth.peer.model}", "≤", 1.0, memory),
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from ..report.measurement import Result
@@ -13,9 +12,6 @@ from .outcome import Outcome
 from .scan import Scans, focus, level_cells, variants
 from .workloads import COMPILED, LONGEST_COMPILED, PEER_KEEPING, PEERS, Cell, D, N, peer_of
 
-_NAME_WIDTH, _ENTRY_WIDTH = 22, 19  # columns of text that a row of times needs
-_PAGE = 120
-
 
 def outcome(result: Result) -> Outcome:
     """The result in all its forms."""
@@ -24,8 +20,8 @@ def outcome(result: Result) -> Outcome:
     return Outcome(
         result=result,
         summary=summary(result),
-        tables=tables(scans, _PAGE)[::-1],  # a page is read from its top, a terminal from its bottom
-        narrow=lambda width: tables(scans, width),
+        tables=tables(scans),
+        backwards=True,
         left_out=left_out(scans),
         findings=scans.findings(),
         of_case=scans.of_case,
@@ -37,30 +33,19 @@ def outcome(result: Result) -> Outcome:
     )
 
 
-def tables(scans: Scans, width: int) -> list[Table]:
-    """Everything that was found out, the verdicts last; with as many lengths to a table as `width` has room for."""
+def tables(scans: Scans) -> list[Table]:
+    """Everything that was found out, the verdicts first."""
     options = scans.options
     if options.levels:
         return [_levels(scans, rows) for rows in level_cells(options)]
-    room = max(1, (width - _NAME_WIDTH) // _ENTRY_WIDTH)
-    groups = [options.lengths[i : i + room] for i in range(0, len(options.lengths), room)]
-    grids = [
-        _grid(scans, batch, lengths, backward)
-        for backward in (False, True)
-        for batch in options.batch_sizes
-        for lengths in groups
-    ]
+    title = "Checks, batch 8, L 197, two threads, float32"
     several = [
-        *grids,
-        _variants(scans, False),
-        _variants(scans, True),
-        _limits(scans),
+        checks_table(scans.checks(), title, "claim (ratio of times, worst rule)"),
         _rates(scans),
-        checks_table(
-            scans.checks(),
-            "Checks, batch 8, L 197, two threads, float32",
-            "claim (ratio of times, worst rule)",
-        ),
+        _limits(scans),
+        _variants(scans, True),
+        _variants(scans, False),
+        *(_grid(scans, batch, backward) for backward in (True, False) for batch in options.batch_sizes[::-1]),
     ]
     return [table for table in several if table.rows]
 
@@ -111,7 +96,8 @@ def _reason_for_all(scans: Scans, backend: str) -> str | None:
 # --- the tables -------------------------------------------------------------------------------------------------------
 
 
-def _grid(scans: Scans, batch: int, lengths: Sequence[int], backward: bool) -> Table:
+def _grid(scans: Scans, batch: int, backward: bool) -> Table:
+    lengths = scans.options.lengths
     base = replace(focus(scans.options), batch=batch, backward=backward)
     lines = [replace(base, discretization=discretization) for discretization in scans.options.discretizations]
     lines += [replace(base, fused=True), *(replace(line, backend="reference") for line in lines)]
@@ -124,7 +110,7 @@ def _grid(scans: Scans, batch: int, lengths: Sequence[int], backward: bool) -> T
         if any(map(scans.timing, cells)):
             rows.append((_line_name(line), *(_entry(scans, cell) for cell in cells)))
     return Table(
-        name=f"{base.mode}-batch-{batch}-L-{lengths[0]}",
+        name=f"{base.mode}-batch-{batch}",
         title=f"{base.mode[0].upper()}{base.mode[1:]}, batch {batch}",
         header=("", *(f"L {L}" for L in lengths)),
         rows=rows,

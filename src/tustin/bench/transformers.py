@@ -14,7 +14,7 @@ from . import machine
 from .checks import Check, checks_table, worst
 from .language import DECODING, LAYERS, PATHS, PREFILL, TRAINING, LanguageCase
 from .measure import Party, Plan, Process, Processes, measure
-from .model import shares_table
+from .models import shares_tables
 from .outcome import Outcome, left_out
 
 TRAINED_LAYERS = 4
@@ -75,7 +75,7 @@ def outcome(result: Result) -> Outcome:
     return Outcome(
         result=result,
         summary=f"{result.where} float32, batch 1; {rounds}.",
-        tables=[_times(result), shares_table(result, "Where the time goes, adapted"), checks_table(verdicts)],
+        tables=[_times(result), *shares_tables(result, "Where the time goes, adapted"), checks_table(verdicts)],
         left_out=left_out(result),
         findings={"checks": [check.facts() for check in verdicts]},
         of_case=lambda case: _facts(result, case),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -226,17 +227,25 @@ def training_options(args: argparse.Namespace) -> Options:
 
 
 def resolution_options(args: argparse.Namespace) -> Options:
-    from ..bench.models import PEERS
     from ..bench.resolution import SIZES
+
+    return replace(_beside_deit(args, SIZES), device=device_of(args.device))
+
+
+def export_options(args: argparse.Namespace) -> Options:
+    return replace(_beside_deit(args, (224, 512)), batch_sizes=_rising(args.batch_sizes or (1, 8)))
+
+
+def _beside_deit(args: argparse.Namespace, usual: Sequence[int]) -> Options:
+    from ..bench.models import PEERS
     from ..report.measurement import Options
 
-    model, sizes = args.model or MODEL, _rising(args.sizes or SIZES)
+    model, sizes = args.model or MODEL, _rising(args.sizes or usual)
     if model not in PEERS:
         raise ValueError(f"--model {model}: DeiT has no such size; there are {', '.join(PEERS)}")
     if wrong := [size for size in sizes if size % 16]:
         raise ValueError(f"--sizes: {wrong[0]} pixels are no whole number of patches of 16")
     return Options(
-        device=device_of(args.device),
         threads=args.threads or _all_threads(),
         rounds=args.rounds,
         discretizations=(args.discretization or "bil",),

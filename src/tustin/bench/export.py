@@ -1,0 +1,111 @@
+"""An exported Vision Mamba in onnxruntime, beside our own kernels and beside DeiT in onnxruntime."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
+
+from ..report.measurement import Case, Options, Result
+from ..report.speed import ONNXRUNTIME, Candidate, ModelCase
+from ..report.table import NOTHING, Table, number
+from ..report.terminal import Report
+from ..report.timing import CONFIDENCE, Ratio, lap_ratio
+from . import machine
+from .checks import Check, checks_table, worst
+from .measure import Party, Plan, Process, measure
+from .model_plan import KEEP_MEMORY, backends
+from .models import PEERS
+from .outcome import Outcome, left_out
+
+BOUND, BOUND_AT = 8, (224, 8)
+"""How many times our own time onnxruntime may take, at this size and batch."""
+ROUNDS = 7
+_TURN = 0.5
+"""Seconds of a turn, where calls are quicker."""
+
+
+def candidates(options: Options) -> tuple[Candidate, Candidate, Candidate]:
+    """Ours, the same exported, and the peer exported."""
+    model, rule = options.model, options.discretizations[0]
+    return Candidate(model, rule), Candidate(model, rule, ONNXRUNTIME), Candidate(PEERS[model], None, ONNXRUNTIME)
+
+
+def groups(options: Options) -> dict[tuple[int, int], list[ModelCase]]:
+    """The candidates of each size and batch, which are measured together."""
+    return {
+        (size, batch): [ModelCase(who, batch, size, threads=options.threads) for who in candidates(options)]
+        for size in options.sizes
+        for batch in options.batch_sizes
+    }
+
+
+def run(options: Options, command: str, report: Report) -> Result:
+    """All of them in turns."""
+    for name in ("onnx", "onnxruntime", "onnxscript"):
+        if importlib.util.find_spec(name) is None:
+            raise RuntimeError(f"{name} is not installed; get it with pip install 'tustin[onnx]'")
+    facts = machine.describe("cpu", ONNXRUNTIME) | {"backends": backends(options), "environment": KEEP_MEMORY}
+    process, work = Process("models", tuple(KEEP_MEMORY.items())), groups(options).values()
+
+    def parties(expected: Mapping[Case, float], rounds: int) -> list[Party]:
+        return [Party(tuple(cases), process, rounds, _TURN * len(cases), balanced=True) for cases in work]
+
+    plan = Plan(
+        cases=[case for cases in work for case in cases],
+        process=lambda case: process,
+        rounds=lambda expected: options.rounds or ROUNDS,
+        parties=parties,
+    )
+    return measure(plan, report).result("export", command, options, facts)
+
+
+def outcome(result: Result) -> Outcome:
+    """The result in all its forms."""
+    options = result.options
+    ours, _, peer = candidates(options)
+    verdicts = checks(result)
+    models = f"{ours.model} with {ours.discretization} and {peer.model}, float32, random weights"
+    return Outcome(
+        result=result,
+        summary=f"{result.where} {models}; {result.how}.",
+        tables=[_times(result), *([checks_table(verdicts)] if verdicts else [])],
+        left_out=left_out(result),
+        findings={"checks": [check.facts() for check in verdicts]},
+        of_case=lambda case: _facts(result, case),
+    )
+
+
+def checks(result: Result) -> list[Check]:
+    """What is promised, if it was measured."""
+    ratio = _ratio(result, *BOUND_AT, 1, 0)
+    size, batch = BOUND_AT
+    claim = f"{size} px, batch {batch}: onnxruntime : tustin"
+    return [worst(claim, "≤", BOUND, {"": ratio})] if ratio else []
+
+
+def _ratio(result: Result, size: int, batch: int, one: int, other: int) -> Ratio | None:
+    """Time of one candidate by that of another, by their places."""
+    cases = groups(result.options).get((size, batch))
+    timings = [result.timings.get(cases[place]) for place in (one, other)] if cases else [None, None]
+    return lap_ratio(timings[0], timings[1]) if timings[0] and timings[1] else None
+
+
+def _facts(result: Result, case: Case) -> dict[str, Any]:
+    assert isinstance(case, ModelCase)
+    return {"name": case.candidate.name, "images_per_second": case.batch / result.timings[case].median}
+
+
+def _times(result: Result) -> Table:
+    rows = []
+    for (size, batch), cases in groups(result.options).items():
+        times = [number(1e3 * result.timings[case].median) if case in result.timings else NOTHING for case in cases]
+        ratios = [_ratio(result, size, batch, one, other) for one, other in ((1, 0), (1, 2))]
+        rows.append((f"{size} px", str(batch), *times, *(r.text(2) if r else NOTHING for r in ratios)))
+    ours, _, peer = (who.model.split("_patch")[0] for who in candidates(result.options))
+    header = ("image", "batch", f"{ours}, tustin (ms)", f"{ours} (ms)", f"{peer} (ms)", "× tustin", f"× {peer}")
+    note = (
+        f"Medians of a call; all but the first in onnxruntime. The ratios are the time of the exported {ours} by that "
+        f"of the others, with their {CONFIDENCE:.0%} intervals."
+    )
+    return Table("export", f"{ours} as an ONNX file, in onnxruntime", header, rows, note)
