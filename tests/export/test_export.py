@@ -11,10 +11,9 @@ import torch
 
 import tustin
 from tustin.export import export, graph
+from tustin.export.pooling import Pooling
 from tustin.export.program import FACTS
 from tustin.models.segmenter import Segmenter
-
-pytestmark = pytest.mark.long  # what PyTorch's exporter leaves in the process disturbs later tests of operators
 
 onnx = pytest.importorskip("onnx")
 onnx_inliner = pytest.importorskip("onnx.inliner")
@@ -91,13 +90,22 @@ def _kinds(proto: Any) -> list[str]:
     return sorted(node.op_type for node in proto.graph.node if node.op_type != "Constant")
 
 
-def test_a_segmenter(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dynamic_size", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_segmenter(dynamic_size: bool, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     vim = model("vim_tiny_patch16_224", depth=4, embed_dim=16, img_size=64)
     made, path = Segmenter(vim, 5), tmp_path / "model.onnx"
-    assert export(made, path)["largest_error"] < 1e-4
-    images = torch.randn(2, 3, 64, 64)
-    assert_same(answers(path, images), made, images)
+    assert export(made, path, dynamic_size=dynamic_size)["largest_error"] < 1e-4
+    for shape in ((2, 3, 64, 64), (1, 3, 100, 70)) if dynamic_size else ((2, 3, 64, 64),):
+        images = torch.randn(shape)
+        assert_same(answers(path, images), made, images)
+
+
+@pytest.mark.parametrize("bins", [1, 2, 3, 6])
+@pytest.mark.parametrize("size", [(1, 1), (5, 7), (6, 6), (13, 4)])
+def test_pooling_by_products(bins: int, size: tuple[int, int]) -> None:
+    maps = torch.randn(2, 3, *size)
+    torch.testing.assert_close(Pooling(bins)(maps), torch.nn.AdaptiveAvgPool2d(bins)(maps))
 
 
 def test_a_program_of_torch(tmp_path: Path) -> None:
@@ -133,10 +141,6 @@ def test_refused(tmp_path: Path) -> None:
     made = model(depth=1)
     with pytest.raises(ValueError, match="unknown format 'coreml'"):
         export(made, tmp_path / "model", "coreml")
-    made.task = "segmentation"
-    for check in (True, False):
-        with pytest.raises(ValueError, match="a segmenter cannot be exported to ONNX with a dynamic size"):
-            export(made, tmp_path / "model.onnx", dynamic_size=True, check=check)
     made.task = "detection"
     with pytest.raises(ValueError, match="a model for detection cannot be exported"):
         export(made, tmp_path / "model.onnx")

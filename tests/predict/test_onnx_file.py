@@ -18,8 +18,6 @@ from tustin.predict.preparation import prepare
 
 from ..cli.commands import refused, told
 
-pytestmark = pytest.mark.long  # what PyTorch's exporter leaves in the process disturbs later tests of operators
-
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 

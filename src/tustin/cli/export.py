@@ -37,9 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="FILE", type=Path, help="output file (default: beside the checkpoint, .onnx or .pt2)"
     )
-    parser.add_argument(
-        "--dynamic-size", action="store_true", help="take images of any size; of a segmenter only with --to torch"
-    )
+    parser.add_argument("--dynamic-size", action="store_true", help="take images of any size")
     parser.add_argument("--no-check", action="store_true", help="write the file without running it")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
@@ -62,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(facts)
     else:
-        print_rich(lambda width: [_told(facts)])
+        print_rich(_told(facts))
 
 
 def _told(facts: dict[str, Any]) -> str:

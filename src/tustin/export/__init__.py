@@ -19,14 +19,14 @@ FORMATS: dict[str, Callable[..., dict[str, Any]]] = {"onnx": to_onnx, "torch": t
 def export(
     model: Any, path: str | Path, to: str = "onnx", *, dynamic_size: bool = False, check: bool = True
 ) -> dict[str, Any]:
-    """Write `model` to one file, whole or not at all, and tell about it.
+    """Write `model` to one file, atomically, and return facts about the file.
 
     Args:
         model: A classifier or a segmenter, as `tustin.load` returns it.
         path: The file.
         to: "onnx", for onnxruntime and what else reads ONNX, or "torch", a .pt2 for `torch.export.load`.
         dynamic_size: Take images of any size; otherwise of the size that the model is made for. Any number of them.
-        check: Run the file and insist that its results are the model's.
+        check: Run the file and raise an error unless its results are the model's.
     """
     from ..support.names import unknown
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import json
 import logging
@@ -18,8 +19,9 @@ from torch import Tensor
 from ..support.files import replacing
 from .description import INPUT, OUTPUT, describe_for_export, dynamic_shapes, prepared, samples
 from .outline import outline_blocks
+from .pooling import pool_by_products
 
-__all__ = ["TOLERANCE", "to_onnx"]
+__all__ = ["TOLERANCE", "recorded", "to_onnx"]
 
 OPSET = 18
 """The oldest that has everything, so that the most runtimes can read it."""
@@ -30,14 +32,9 @@ _LARGEST = 2**31 - 1
 
 
 def to_onnx(model: Any, path: str | Path, *, dynamic_size: bool = False, check: bool = True) -> dict[str, Any]:
-    """Write the file; see `tustin.export.export`. It has only standard operators, and one input and one output."""
+    """Write `model` as ONNX: standard operators only, one input, one output. Arguments as in `tustin.export.export`."""
     _insist_on("onnx", "onnxscript", *(["onnxruntime"] if check else []))
     model = prepared(model)
-    if dynamic_size and model.task == "segmentation":
-        raise ValueError(
-            "a segmenter cannot be exported to ONNX with a dynamic size (--dynamic-size): its pyramid pooling has no "
-            "standard operator for maps of any size; export it for one size, or to torch"
-        )
     with replacing(path) as file:
         translated = _translate(model, dynamic_size)
         content, facts = _serialized(translated)
@@ -56,19 +53,10 @@ def _translate(model: Any, dynamic_size: bool) -> Any:
     """The graph as `torch.onnx.export` makes it of any model with our operators, then the blocks as one function."""
     import onnx_ir.passes.common as passes
 
-    with _quietly(), torch.no_grad():
-        program = torch.onnx.export(
-            model,
-            (samples(model, dynamic_size)[0],),
-            dynamic_shapes=dynamic_shapes(dynamic_size),
-            input_names=[INPUT],
-            output_names=[OUTPUT],
-            opset_version=OPSET,
-            dynamo=True,
-            verbose=False,
-        )
-    assert program is not None
-    translated = program.model
+    if dynamic_size:
+        model = copy.deepcopy(model)
+        pool_by_products(model)
+    translated = recorded(model, samples(model, dynamic_size)[0], dynamic_size).model
     outline_blocks(translated)
     for clean in (passes.RemoveUnusedNodesPass(), passes.ClearMetadataAndDocStringPass()):
         clean(translated)
@@ -77,6 +65,23 @@ def _translate(model: Any, dynamic_size: bool) -> Any:
     translated.producer_name, translated.producer_version = "tustin", translated.metadata_props["tustin"]
     translated.graph.name = translated.metadata_props["architecture"]
     return translated
+
+
+def recorded(model: Any, images: Tensor, dynamic_size: bool = False) -> Any:
+    """Any model of images as PyTorch's exporter translates it, for any number of them."""
+    with _quietly(), torch.no_grad():
+        program = torch.onnx.export(
+            model,
+            (images,),
+            dynamic_shapes=dynamic_shapes(dynamic_size),
+            input_names=[INPUT],
+            output_names=[OUTPUT],
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    return program
 
 
 @contextlib.contextmanager

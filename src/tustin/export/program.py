@@ -21,7 +21,7 @@ FACTS = "tustin.json"
 
 
 def to_torch(model: Any, path: str | Path, *, dynamic_size: bool = False, check: bool = True) -> dict[str, Any]:
-    """Write the file; see `tustin.export.export`. Its scans are our operators."""
+    """Write `model` as a program of `torch.export` whose scans are our operators; arguments as in `export`."""
     model = prepared(model)
     with replacing(path) as file:
         with torch.no_grad():
