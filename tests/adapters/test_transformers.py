@@ -17,7 +17,7 @@ import tustin
 from tests.adapters.language_models import MODELS, built, each_model, jamba, logits, mamba, tokens, zamba
 from tests.native import each_discretization
 from tests.tolerances import assert_close
-from tustin.adapters import mixers
+from tustin.adapters import mixers, one_token
 
 Build = Callable[..., nn.Module]
 CLOSE = {torch.float32: 1e-4}
@@ -83,6 +83,27 @@ def test_decoding_continues_the_prompt(build: Build, discretization: str) -> Non
         assert_close(torch.cat(parts, 1).float(), whole, {torch.float32: tolerance})
         changed = (whole - logits(built(build).to(dtype), ids)).abs().max() > 1e-3 * whole.abs().max()
         assert changed == (discretization != "mamba")
+
+
+def test_decoding_takes_the_short_way_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token of float32 on a CPU does; a mask, a gradient and a cache that does not fit do not."""
+    taken = []
+    short = one_token._one_token
+    monkeypatch.setattr(one_token, "_one_token", lambda *arguments: taken.append(1) or short(*arguments))
+    model, ids = tustin.adapt(built(mamba), "true_foh"), tokens()
+    with torch.no_grad():
+        cache = model(ids, use_cache=True).cache_params
+    ways = [({}, False), ({"attention_mask": torch.ones(2, 1)}, False), ({}, True)]
+    found = []
+    for how, gradient in ways:
+        with torch.set_grad_enabled(gradient):
+            found.append(model(ids[:, :1], cache_params=copy.deepcopy(cache), use_cache=True, **how).logits)
+    assert len(taken) == 2  # the layers, once
+    for other in found[1:]:
+        assert_close(other.detach(), found[0], {torch.float32: 1e-5})
+    with torch.no_grad(), pytest.raises(ValueError, match="state"):
+        model(ids[:1, :1], cache_params=cache, use_cache=True)
+    assert len(taken) == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -17,6 +17,7 @@ from torch import nn
 
 from ..discretize import get_discretization
 from .functions import NEEDED, functions
+from .one_token import with_one_token
 
 MIXERS = {
     "mamba": "MambaMixer",
@@ -77,8 +78,10 @@ def adapted_class(original: Any, discretization: str) -> type[Adapted]:
             f"adapt: {original.__name__} of transformers {version} does not call {missing[0]}; "
             f"expected transformers {VERSIONS}"
         )
+    rule = get_discretization(discretization)
+    adapted = _with_names(forward, functions(rule))
     members = {
-        "forward": _with_names(forward, functions(get_discretization(discretization))),
+        "forward": with_one_token(adapted, rule) if original.__name__ == MIXERS["mamba"] else adapted,
         "original": original,
         "discretization": discretization,
         "__module__": __name__,

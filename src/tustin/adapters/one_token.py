@@ -1,0 +1,91 @@
+"""Decoding with `MambaMixer` on a CPU: its forward pass of one token, with our kernels and little around them.
+
+A token takes microseconds, and so does each check and view. What this pass cannot take, it leaves to the other one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..discretize import Discretization
+from ..ops.dispatch import choose
+from ..ops.operators import needs_gradient_of, observed
+from ..ops.update import native
+
+_CPU = torch.device("cpu")
+
+
+def with_one_token(forward: Callable[..., Any], rule: Discretization) -> Callable[..., Any]:
+    """The forward pass of a `MambaMixer` that takes the short way where it can."""
+
+    @functools.wraps(forward)
+    def shorter(
+        self: Any, hidden_states: Tensor, cache_params: Any = None, attention_mask: Tensor | None = None, **more: Any
+    ) -> Any:
+        if cache_params is not None and attention_mask is None and _can(self, hidden_states, rule):
+            states = _states(self, cache_params, len(hidden_states), rule)
+            if states is not None:
+                return _one_token(self, hidden_states, *states, rule.name)
+        return forward(self, hidden_states, cache_params, attention_mask, **more)
+
+    return shorter
+
+
+def _can(mixer: Any, hidden: Tensor, rule: Discretization) -> bool:
+    """Whether it is one token on a CPU, the weights are as they were made, and nobody looks or wants gradients."""
+    if torch.compiler.is_compiling() or hidden.shape[1] != 1 or torch.is_grad_enabled() or observed():
+        return False
+    conv, step = mixer.conv1d, mixer.dt_proj
+    if type(conv) is not nn.Conv1d or type(step) is not nn.Linear or mixer.activation not in ("silu", "swish"):
+        return False
+    if "_hf_hook" in vars(conv) or "_hf_hook" in vars(step):  # accelerate may have moved their weights
+        return False
+    D, N = mixer.intermediate_size, mixer.ssm_state_size
+    given = (conv.weight, step.weight, mixer.A_log, mixer.D, conv.bias, step.bias)
+    shapes = ((D, 1, mixer.conv_kernel_size), (D, mixer.time_step_rank), (D, N), (D,), (D,), (D,))
+    return (
+        _are_plain(hidden, *given)
+        and all(tensor is None or tensor.shape == shape for tensor, shape in zip(given, shapes, strict=True))
+        and choose("selective_state_update", "auto", _CPU, rule, torch.float32) == "native"
+    )
+
+
+def _are_plain(*tensors: Tensor | None) -> bool:
+    """Whether all that are given are float32 on the CPU, and their memory holds their values."""
+    plain = all(t is None or (t.dtype is torch.float32 and t.is_cpu) for t in tensors)
+    return plain and needs_gradient_of(tensors) is not None
+
+
+def _states(mixer: Any, cache: Any, batch: int, rule: Discretization) -> tuple[Tensor, Tensor] | None:
+    """Of the convolution and of the scan, if there are tokens before this one, and the kernels can overwrite them."""
+    layer = mixer.layer_idx
+    if cache.is_recording_past(layer):
+        return None
+    conv: Tensor | None = cache.get_conv_state(layer, state_idx=0)
+    state: Tensor | None = cache.get_recurrent_state(layer, state_idx=0)
+    if conv is None or state is None or not _are_plain(conv, state):
+        return None
+    D, parts = mixer.intermediate_size, () if rule.state_parts == 1 else (rule.state_parts,)
+    fits = state.shape == (batch, D, mixer.ssm_state_size, *parts)
+    fits = fits and conv.shape[:2] == (batch, D) and conv.shape[2] >= mixer.conv_kernel_size - 1
+    return (conv, state) if fits and 0 not in (*conv.stride(), *state.stride()) else None  # 0: expanded
+
+
+def _one_token(mixer: Any, hidden: Tensor, conv_state: Tensor, state: Tensor, rule: str) -> Tensor:
+    conv, step = mixer.conv1d, mixer.dt_proj
+    N = mixer.ssm_state_size
+    x, z = mixer.in_proj(hidden).squeeze(1).split(mixer.intermediate_size, dim=1)  # (batch, D)
+    x = native.update_conv(conv_state, x.unsqueeze(-1), conv.weight.squeeze(1), conv.bias, True).squeeze(-1)
+    small, B, C = mixer.x_proj(x).split([mixer.time_step_rank, N, N], dim=1)
+    delta = F.linear(small, step.weight)
+    A = torch.exp(mixer.A_log).neg_()
+    y = native.update_state(state, x, delta, A, B, C, mixer.D, z, step.bias, None, True, rule)
+    torch._C._increment_version((conv_state, state))  # as torch.autograd.graph.increment_version
+    out: Tensor = mixer.out_proj(y.unsqueeze(1))
+    return out
