@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 AARCH64 ?= aarch64-linux-gnu-g++
 
-.PHONY: demo test fuzz torture lint bench dist wheel sanitize wide aarch64 threads windows clean
+.PHONY: demo test fuzz torture lint bench docs dist wheel sanitize wide aarch64 threads windows clean
 
 demo: $(READY)  ## the paper's six rules and a control on the digits, seven seeds each; under five minutes on two cores
 	$(BIN)/tustin study digits --seeds 7 --epochs 12 --model.args.d_conv 2 --run.device cpu --out runs/demo
@@ -28,10 +28,13 @@ lint: $(READY)
 bench: $(READY)  ## the scan beside its peers and the limits of the machine; minutes, and nothing else should run
 	$(BIN)/tustin bench scan
 
+docs: $(READY)  ## the site, in build/site; needs no network, also to read
+	$(BIN)/python docs/make_site.py
+
 # What is published: the source, a wheel for Linux on x86-64 and on ARM with the native library, and one without it for
 # every other system. OpenMP's runtime is not packed into a wheel: the library shares the one that torch has loaded.
 WHEEL := $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheels
-REPAIR := $(BIN)/auditwheel repair --exclude libgomp.so.1 --only-plat --wheel-dir dist
+REPAIR := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --exclude libgomp.so.1 --only-plat --wheel-dir dist
 CROSS := -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=$(AARCH64)
 dist: $(READY)
 	rm -rf build/wheels dist
@@ -41,7 +44,7 @@ dist: $(READY)
 	$(WHEEL) --config-settings wheel.cmake=false . && mv build/wheels/*-none-any.whl dist
 	if command -v $(AARCH64) >/dev/null; then \
 	  CMAKE_ARGS="$(CROSS)" _PYTHON_HOST_PLATFORM=linux-aarch64 $(WHEEL) . && \
-	  $(REPAIR) --plat manylinux2014_aarch64 build/wheels/*linux_aarch64.whl; \
+	  $(REPAIR) --plat auto build/wheels/*linux_aarch64.whl; \
 	else echo "no wheel for ARM; to build it: apt-get install g++-aarch64-linux-gnu"; fi
 wheel: dist  ## builds them, then installs and uses them in an environment without a compiler
 	TUSTIN_DIST=dist $(BIN)/python -m pytest -m long tests/test_wheel.py
