@@ -11,8 +11,6 @@ from tustin.ops.scan import BACKENDS
 FORMS = ("constant", "token", "grouped")
 OPTIONAL = ("D", "z", "delta_bias", "initial_state", "mix")
 FUSED = tuple(rule.name for rule in tustin.discretize.FUSED)
-ON_GPUS = tuple(rule.name for rule in tustin.discretize.FUSED if rule.taps == 1)
-"""The fused rules that Triton has."""
 CPU = torch.device("cpu")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import json
 import re
+import warnings
 from collections.abc import Iterator
 from itertools import pairwise, takewhile
 from math import isinf
@@ -23,6 +25,7 @@ from tustin.discretize import phi
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+NOTEBOOKS = sorted(ROOT.glob("docs/notebooks/*.ipynb"))
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
@@ -34,6 +37,22 @@ def test_code_runs_and_prints_what_the_page_says(page: Path) -> None:
     """The Python blocks of a page share a namespace and run in order; a text block right after one is its output."""
     with imports_restored():  # a page may install a stand-in
         _run(page)
+
+
+@pytest.mark.usefixtures("clean_registry")
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=[path.name for path in NOTEBOOKS])
+def test_notebooks_run_from_top_to_bottom(notebook: Path) -> None:
+    """Their cells are plain Python, and what is stored of a run shows no path of a machine and no error."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    codes = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    stored = [output for cell in cells for output in cell.get("outputs", [])]
+    assert stored
+    assert all(output["output_type"] == "stream" and output["name"] == "stdout" for output in stored)
+    assert not re.search(r"/(tmp|home|root|work|Users)\b", "".join(codes) + json.dumps(stored))
+    namespace: dict[str, object] = {"__name__": notebook.stem}
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        for number, code in enumerate(codes):
+            exec(compile(code, f"{notebook.name}, code cell {number}", "exec"), namespace)
 
 
 def _run(page: Path) -> None:

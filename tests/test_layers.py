@@ -23,6 +23,7 @@ LAYERS = (
     {"export"},
     {"predict"},
     {"study", "bench"},
+    {"gpu_check"},
     {"share"},
     {"cli"},
 )

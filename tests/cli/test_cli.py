@@ -131,6 +131,7 @@ def test_version(capsys):
         (["discretizations", "surplus"], ["surplus"]),
         (["discretizations", "--plot"], ["--plot", "'tustin discretizations --help'"]),
         (["discretizations", "--plot", "picture.gif"], ["'picture.gif'", ".png, .svg, .pdf"]),
+        (["discretizations", "--html", "page.txt"], ["'page.txt'", ".html"]),
         (["discretizations", "--plot", "picture"], ["'picture'", ".png, .svg, .pdf"]),
         (["discretizations", "--plot", ""], ["''", ".png, .svg, .pdf"]),
     ],
@@ -198,7 +199,9 @@ def test_discretizations_table_is_one_table_where_there_is_room(capsys, monkeypa
     assert lines_about_zoh(200) == [
         ["zoh", "e^z", "Δ·φ1(z)", "1", "1", "exact", "(−∞,", "0]", "yes", "paper,", "Eq.", "2"]
     ]
-    assert [line[1] for line in lines_about_zoh(80)] == ["e^z", "1"]
+    narrow = lines_about_zoh(80)
+    assert [line[0] for line in narrow] == ["zoh", "zoh"]
+    assert narrow[0][1] == "e^z"
 
 
 def test_discretizations_json_says_what_the_discretizations_declare(capsys):

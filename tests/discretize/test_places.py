@@ -37,11 +37,7 @@ def _wrong_lists(names: Sequence[str]) -> list[str]:
             name for name in names if name in judge.ALPHA.keys() & judge.BETA
         ],
     }
-    on_gpus = [name for name in names if name not in {rule.name for rule in FUSED if rule.taps > 1}]
-    wanted = {where: on_gpus if "triton" in where else list(names) for where in lists}
-    return [
-        f"{where} should have {', '.join(wanted[where])}" for where, found in lists.items() if found != wanted[where]
-    ]
+    return [f"{where} should have {', '.join(names)}" for where, found in lists.items() if found != list(names)]
 
 
 def _missing_entries(rule: Discretization) -> list[str]:

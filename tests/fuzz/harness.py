@@ -79,17 +79,18 @@ WATCH = Watch()
 def check(argv: list[str], folder: Path, told: str) -> int:
     """Run a command in `folder`. It may succeed, or fail with one line; `told` names the case in a failure of this."""
     out, err = io.StringIO(), io.StringIO()
-    before, bytecode = Path.cwd(), sys.dont_write_bytecode
+    before, bytecode, temporary = Path.cwd(), sys.dont_write_bytecode, tempfile.tempdir
     os.chdir(folder)
     code = 0
     sys.dont_write_bytecode, WATCH.seen, WATCH.allowed = True, [], folder.resolve()
+    tempfile.tempdir = str(folder)  # where 'study plan' times a few updates
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _no_hanging(told, argv):
             code = main(argv)
     except NotStarted:
         return 0
     finally:
-        WATCH.allowed, sys.dont_write_bytecode = None, bytecode
+        WATCH.allowed, sys.dont_write_bytecode, tempfile.tempdir = None, bytecode, temporary
         os.chdir(before)
     case = f"{told}: tustin {' '.join(map(repr, argv))[:2000]}\n{err.getvalue()[:3000]}"
     assert not WATCH.seen, f"{WATCH.seen[:3]} in {case}"

@@ -18,7 +18,10 @@ from .mutations import WORDS, mutated_bytes, mutated_words
 
 COMMANDS: list[list[str]] = [
     ["discretizations", "--json"],
+    ["discretizations", "--html", "rules.html"],
     ["recipes"],
+    ["doctor", "--gpu-check", "found.json", "--device", "cpu", "--json"],
+    ["doctor", "--markdown", "nowhere.md", "--dtype", "float32"],
     ["info", "vim_nano_patch2_8", "--img-size", "16", "--batch-size", "2", "--discretization", "zoh"],
     ["train", "digits", "--epochs", "3", "--optim.base_lr", "0.1", "--model.args.depth", "1"],
     ["train", "coco-tiny-cpu", "--data.path", "nowhere", "--detection.channels", "8", "--print_config"],

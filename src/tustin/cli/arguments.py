@@ -11,7 +11,7 @@ from typing import TypeVar
 from ..support.files import shortened
 from ..support.ranges import Range
 
-__all__ = ["at_least_one", "image_size", "listed", "picture", "share", "zero_or_more"]
+__all__ = ["at_least_one", "image_size", "listed", "picture", "share", "web_page", "zero_or_more"]
 
 T = TypeVar("T")
 
@@ -70,3 +70,10 @@ def listed(kind: Callable[[str], T]) -> Callable[[str], list[T]]:
         return [kind(item) for item in items]
 
     return parse
+
+
+def web_page(text: str) -> Path:
+    """A file whose name ends in .html."""
+    if Path(text).suffix.lower() not in (".html", ".htm"):
+        raise argparse.ArgumentTypeError(f"cannot write {text!r}: the file's name must end in .html")
+    return Path(text)

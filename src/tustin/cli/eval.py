@@ -75,11 +75,11 @@ def run(args: argparse.Namespace) -> None:
         if "box_ap75" in result["metrics"]:
             from ..train import average_precision
 
-            print_rich(lambda width: [average_precision.table(result["metrics"])])
+            print_rich(average_precision.table(result["metrics"]))
         if "class_iou" in result["metrics"]:
             from ..train.tasks import segmentation
 
-            print_rich(lambda width: [segmentation.iou_table(result["metrics"]["class_iou"])])
+            print_rich(segmentation.iou_table(result["metrics"]["class_iou"]))
 
 
 COMMAND = Command("eval", "measure a checkpoint on held-out images", DETAILS, configure, run, takes_rule=True)

@@ -54,13 +54,13 @@ def run(args: argparse.Namespace) -> None:
         if args.json:
             print_json({"models": models})
         else:
-            print_rich(lambda width: [_list(models)])
+            print_rich(_list(models))
         return
     facts = collect(args.model, args.discretization, args.img_size, args.batch_size)
     if args.json:
         print_json(facts)
     else:
-        print_rich(lambda width: _render(facts))
+        print_rich(*_render(facts))
 
 
 def collect(

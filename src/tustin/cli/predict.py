@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
         about = {"checkpoint": str(args.checkpoint), "discretization": discretization}
         print_json(of_task.facts(about, results, failed))
     elif results:
-        print_rich(lambda width: [of_task.render(results)])
+        print_rich(of_task.render(results))
     for bad in failed:
         print(f"tustin: skipped {bad['image']}: {bad['reason']}", file=sys.stderr)
     if failed:

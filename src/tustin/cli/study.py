@@ -242,7 +242,7 @@ def _run_status(args: argparse.Namespace) -> None:
     if args.json:
         print_json(told)
     else:
-        print_rich(lambda width: status.render(told))
+        print_rich(*status.render(told))
 
 
 def _run_report(args: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..support.files import shortened
 from .arguments import at_least_one, listed
 from .command import UsageError
-from .output import print_drawn, print_json
+from .output import print_json, print_rich
 
 if TYPE_CHECKING:
     from ..study import Plan
@@ -123,4 +123,4 @@ def finer(args: argparse.Namespace) -> None:
         print_json(study_finer.facts(found, chosen))
     else:
         table = study_finer.finer_table(study, found, chosen)
-        print_drawn(lambda console: console.print(*as_rich(table, console.width), sep="\n"))
+        print_rich(*as_rich(table))

@@ -30,11 +30,11 @@ _FOLDER = str(Path(__file__).parent / "packages")
 def install(*, replace: bool = False, discretization: str | Discretization | None = None) -> tuple[str, ...]:
     """Make `import mamba_ssm` and `import causal_conv1d` work where the real packages are missing.
 
-    Where mamba_ssm is installed nothing happens: it would not work with half of itself replaced. Where only
-    causal_conv1d is, it stays beside the stand-in. Processes that Python's multiprocessing starts have the same.
+    If mamba_ssm is installed, nothing is replaced. If only causal_conv1d is installed, it stays in use. The same
+    holds in processes that Python's multiprocessing starts.
 
     Args:
-        replace: Put the stand-in before real packages, too; they must not have been imported yet.
+        replace: Use the stand-in also where the real packages are installed; they must not have been imported yet.
         discretization: The rule of everything that runs on the stand-in, in the whole process, from now on. If not
             given it stays as it is: what TUSTIN_DISCRETIZATION says, or `mamba`.
 

@@ -6,7 +6,6 @@ process that loads it nor what was loaded before matters.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
@@ -14,6 +13,8 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
+
+from ..support.processes import usable_cores
 
 Key: TypeAlias = tuple[int, int]
 """Index and seed of a sample."""
@@ -31,9 +32,9 @@ class BatchSource(Protocol):
 
 @dataclass(frozen=True)
 class Order:
-    """The order of the samples: of `size` samples, whole batches are taken, and each epoch is shuffled anew.
+    """The order of the samples: each epoch is shuffled anew, and a last batch that is not full is left out.
 
-    With `repeats` an epoch is as long, but holds each of its samples so many times, one after the other.
+    With `repeats` an epoch has the same length, but each of its samples comes so many times in a row.
     """
 
     size: int
@@ -113,11 +114,10 @@ def evaluation_batches(
 
 
 def _load(data: BatchSource, keys: Any, workers: int) -> Iterator[Batch]:
-    usable_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     loader = DataLoader(
         cast("Dataset[Any]", data),
         batch_sampler=keys,
-        num_workers=min(workers, usable_cores),  # more only get in each other's way
+        num_workers=min(workers, usable_cores()),  # more only get in each other's way
         collate_fn=_as_it_is,
         pin_memory=torch.accelerator.is_available(),
         generator=torch.Generator(),  # or it would take a number from the global one

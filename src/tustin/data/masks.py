@@ -112,7 +112,10 @@ class MaskedImages:
 def masked_folder(
     path: str | Path, training: bool, classes: Sequence[str] | None = None, unlabelled: int = 0
 ) -> MaskedImages:
-    """The pairs of a folder with the layout above; its classes.txt names the classes, unless they are given."""
+    """The images and masks of a folder; its classes.txt names the classes, unless `classes` does.
+
+    An image is at images/training/NAME.jpg and its mask at annotations/training/NAME.png; `validation` likewise.
+    """
     from torchvision.datasets.folder import IMG_EXTENSIONS
 
     root, part = Path(path), "training" if training else "validation"

@@ -19,7 +19,10 @@ COLOURS = ((220, 60, 60), (60, 200, 60), (70, 90, 230))
 
 
 def write_shapes(path: str | Path, train: int, val: int, side: int = 64, seed: int = 0) -> Path:
-    """A folder with so many images of up to three shapes to train and to evaluate on; every eighth image shows none."""
+    """Write a small set for detection in COCO's layout: `train` and `val` images of up to three shapes.
+
+    Every eighth image shows none.
+    """
     root = Path(path)
     random = np.random.default_rng(seed)
     (root / "annotations").mkdir(parents=True)
@@ -41,7 +44,10 @@ def write_shapes(path: str | Path, train: int, val: int, side: int = 64, seed: i
 
 
 def write_masked_shapes(path: str | Path, train: int, val: int, side: int = 64, seed: int = 0) -> Path:
-    """The same images with an index mask each: 1 is the ground, then the shapes in their order; 0 does not occur."""
+    """Write a small set for segmentation: images of shapes, each with a mask of classes.
+
+    Class 1 is the ground, 2 to 4 are the shapes; 0, which means unlabelled, does not occur.
+    """
     root = Path(path)
     random = np.random.default_rng(seed)
     for part, count in (("training", train), ("validation", val)):

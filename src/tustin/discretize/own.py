@@ -83,13 +83,13 @@ _ORIGINS: dict[Discretization, Origin] = {}
 
 
 def import_rules(path: str | Path) -> list[Discretization]:
-    """Execute a Python file that registers rules, and return these; what is saved from now on names file and digest."""
+    """Execute a Python file that registers rules, and return them. Checkpoints record the file's name and digest."""
     insist_on_file(Path(path))
     return RuleFile(str(path), Path(path).read_bytes()).run()
 
 
 def imported_files() -> list[RuleFile]:
-    """The files that rules came from, for another process to run them as well."""
+    """The files that rules were imported from, so that another process can import them too."""
     found = (origin.content for rule, origin in _ORIGINS.items() if _is_registered(rule))
     return list(dict.fromkeys(file for file in found if file))
 
@@ -101,7 +101,7 @@ def origin_of(name: str) -> Origin | None:
 
 
 def recorded_origin(name: str) -> dict[str, dict[str, str]]:
-    """The entry "rule" of what is recorded; nothing for a rule that is built in, or registered by a program."""
+    """What checkpoints and results record about a rule from a file: {"rule": {"file", "sha256"}}; else {}."""
     origin = origin_of(name)
     return {"rule": origin.as_facts()} if origin else {}
 

@@ -27,8 +27,8 @@ _SERIES_TERMS = 26  # 2^26/26! < 2^-60: the series is exact to the last bit of a
 def phi(k: int, z: Tensor) -> Tensor:
     """φ_k(z), elementwise; differentiable any number of times.
 
-    Evaluated in float64 and rounded once, so that even where neighbouring terms cancel the result
-    is good to the last bit or so of a narrower dtype. `compact.py` has the form for graphs that run elsewhere.
+    It is evaluated in float64 and rounded once, so a narrower dtype is accurate to about the last bit.
+    `compact.py` has the form for graphs that run elsewhere.
     """
     if k < 0:
         raise ValueError(f"phi: k must be 0 or more, got {k}")

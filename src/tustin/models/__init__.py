@@ -42,11 +42,11 @@ __all__ = [
 
 
 def create_model(name: str, *, checkpoint_path: str | Path | None = None, **kwargs: Any) -> nn.Module:
-    """`timm.create_model`, which knows these models once they are imported; the arguments are those of the model.
+    """Build a model by its name in timm's registry, as `timm.create_model` does; `kwargs` are the model's arguments.
 
-    An unknown name is answered with the names of the models that come with this package. `checkpoint_path` goes through
-    `load_checkpoint`, so that weights trained with another discretization are refused, unless
-    `allow_other_discretization=True`; `pretrained=True` likewise.
+    `checkpoint_path` and `pretrained=True` load weights by `load_checkpoint`: weights trained with another
+    discretization are refused, unless `allow_other_discretization=True`. The error about an unknown name lists the
+    models of this package.
     """
     if ":" not in name and not timm.is_model(name):
         raise ValueError(unknown("model", name, model_names()))

@@ -86,9 +86,9 @@ class Diagnosis:
 
 @torch.no_grad()
 def diagnose(model: nn.Module, batch: Tensor) -> Diagnosis:
-    """Run the model on a batch and say which tensor is the first that is not finite, and how stable each layer steps.
+    """Run the model on a batch; find the first tensor that is not finite, and the layers whose steps are unstable.
 
-    The tensors are looked at in the order in which they are used: the batch, then of each module its parameters, what
+    Tensors are checked in the order of use: the batch, then of each module its parameters, what
     it computes inside (of a mixer: x, gate, u, Δ, A, B, C and y of either direction) and its output. Slower than a
     forward pass; the model, its mode and its gradients stay as they are.
     """

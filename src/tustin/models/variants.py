@@ -43,5 +43,5 @@ default_cfgs = generate_default_cfgs(
 
 
 def model_names() -> list[str]:
-    """The models of this package, which are a few of those that timm's registry holds."""
+    """The names of the models of this package; they are in timm's registry."""
     return sorted(default_cfgs)

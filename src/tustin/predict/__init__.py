@@ -19,12 +19,12 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".ti
 
 
 def predictor(task: str) -> Any:
-    """The module of a task, which comes with torch."""
+    """The module that predicts for a task, such as `tustin.predict.classes`."""
     return import_module(f".{PREDICTORS[task]}", __name__)
 
 
 def load(path: Path, task: str | None = None) -> tuple[str, str, Any]:
-    """The task and the rule of a checkpoint or of an ONNX file, and what the module of that task predicts with."""
+    """Load a checkpoint or an ONNX file to predict with: returns its task, its rule and the model."""
     from .onnx_file import OnnxClassifier, is_onnx
 
     def insist_on(found: str) -> None:
@@ -48,7 +48,7 @@ def load(path: Path, task: str | None = None) -> tuple[str, str, Any]:
 
 
 def find_images(given: Sequence[Path]) -> list[Path]:
-    """The files among `given`, and the images in its folders."""
+    """All images among `given`: files as they are, folders with all their subfolders."""
     found = []
     for path in given:
         if path.is_dir():
@@ -62,10 +62,10 @@ def find_images(given: Sequence[Path]) -> list[Path]:
 
 
 def names_for(paths: Sequence[Path], out: Path, endings: Sequence[str]) -> list[str]:
-    """A name for what is written into `out` about each image, with each of `endings`.
+    """A unique file name in `out` for the results of each image, without an ending.
 
-    It is the image's own without its ending, and has a number where several share one. No two files are the same, also
-    where a file system does not tell capital letters from small ones, and none is an image that is read.
+    It is the name of the image; images of the same name get a number. The names differ also on file systems that
+    ignore case, and with any of `endings` none is the file of an image.
     """
     stems = Counter(path.stem.casefold() for path in paths)
     read = {path.resolve() for path in paths}

@@ -42,10 +42,10 @@ def save_for_hub(
 
     Args:
         source: Folder of a run, a checkpoint, or a model. Only the first two know data, metrics and settings.
-        folder: Where to write; it is made if it is not there.
+        folder: Where to write; created if it does not exist.
         name: Name of the repository, as the card has it, `owner/name`.
-        study: Folder of the study that the model came from; by default that of the run, if it lies in one.
-        license: Of the weights, as the hub names it, "apache-2.0" say.
+        study: Folder of the study that the run belongs to; by default the one that contains the run, if any.
+        license: Licence of the weights by its name on the hub, such as "apache-2.0".
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,9 +82,9 @@ def push_to_hub(
 
     Args:
         source: Folder of a run, a checkpoint, or a model. Only the first two know data, metrics and settings.
-        repository: `owner/name`; it is made if it is not there.
-        study: Folder of the study that the model came from; by default that of the run, if it lies in one.
-        license: Of the weights, as the hub names it, "apache-2.0" say.
+        repository: `owner/name`; created if it does not exist.
+        study: Folder of the study that the run belongs to; by default the one that contains the run, if any.
+        license: Licence of the weights by its name on the hub, such as "apache-2.0".
         private: Make a new repository one that others cannot see.
         revision: Branch to write to; by default "main".
         create_pr: Open a pull request instead.

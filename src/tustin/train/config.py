@@ -176,7 +176,7 @@ class RunConfig:
 
 @dataclass
 class Config:
-    """The run."""
+    """All settings of a run."""
 
     description: str = ""
     """What the recipe is for, in one line."""

@@ -16,7 +16,7 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class Display:
-    """Shows nothing; the others are made of it."""
+    """Base class of what shows the progress of a run; it shows nothing itself."""
 
     def __enter__(self) -> Self:
         return self

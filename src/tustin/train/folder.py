@@ -72,7 +72,7 @@ _SUMMARY: dict[str, type | tuple[type, ...]] = {
 
 
 class RunFolder:
-    """Reads and writes the files above."""
+    """The output folder of a run: its checkpoints, weights, metrics and summary."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

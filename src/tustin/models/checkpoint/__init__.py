@@ -38,10 +38,10 @@ def save(
     """Write a model to one safetensors file, from which `load` builds it again. The same model gives the same bytes.
 
     Args:
-        model: A VisionMamba or a model made of one, perhaps inside the wrappers of compilation or distributed training.
-        path: The file; replaced whole or not at all.
+        model: A VisionMamba or a model built on one; compiled and distributed wrappers are removed.
+        path: The file to write; an existing file is replaced atomically.
         class_names: A name for each class; by default those the model was loaded with.
-        metadata: Whatever else should travel with it, as plain values: the epoch, the accuracy, the recipe.
+        metadata: Further plain values to store in the file, such as the epoch, the accuracy or the recipe.
     """
     plain = unwrapped(model)
     pretrained_cfg = getattr(plain, "pretrained_cfg", {})
@@ -83,7 +83,7 @@ def load(path: str | Path, *, allow_other_discretization: bool = False, **overri
     Args:
         path: The file; a folder with one, as of a run; or a repository of the Hugging Face hub, "hf-hub:owner/name".
         allow_other_discretization: Accept a `discretization=` other than the one the weights were trained with.
-        overrides: Arguments of VisionMamba that shall differ from the file's: `backend`, `drop_path_rate`, or for
+        overrides: Arguments of VisionMamba that replace those in the file: `backend`, `drop_path_rate`, or for
             classification also `img_size`, or `num_classes`, for which the head starts anew.
     """
     weights = read(download(str(path)) if str(path).startswith(PREFIX) else path)
@@ -128,7 +128,7 @@ def load_checkpoint(
         source: Path of a safetensors or PyTorch file, a folder with one, or a repository of the Hugging Face hub,
             `owner/name`, also with a revision, `owner/name@v1`.
         filename: Which file of the repository; by default that of the model's `pretrained_cfg`, or the only one.
-        entry: Which entry of a PyTorch file, "model_ema" say; by default the first of "model", "state_dict", and so on.
+        entry: Which entry of a PyTorch file, such as "model_ema"; by default "model", "state_dict" and so on.
         grid: (height, width) in patches of the file's position embedding, where it is not square and does not say.
         allow_other_discretization: Accept weights that were trained with another rule than the model's.
         cache_dir: Where downloads are kept; by default where the Hugging Face hub keeps them.

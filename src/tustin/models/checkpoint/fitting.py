@@ -24,7 +24,7 @@ OFFICIAL = "mamba"
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What came from where, and what had to change on the way."""
+    """What `load_checkpoint` did: the source of the weights, their rule, and every adaptation."""
 
     source: str
     discretization: str

@@ -19,7 +19,7 @@ _ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
 
 
 class NotDownloaded(CheckpointError):
-    """The hub could not be reached, or does not have it."""
+    """The Hugging Face hub could not be reached, or does not have the file."""
 
 
 def is_repository(source: str | Path) -> bool:

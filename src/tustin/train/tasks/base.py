@@ -58,7 +58,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a model is measured: on held-out data, by what it predicts, which a meter adds up."""
+    """How a model is measured: the held-out data, how it predicts, and the meter that adds up the metrics."""
 
     data: BatchSource
     classes: list[str]
@@ -88,7 +88,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A kind of data, and which settings it reads: any other must not look as if it had an effect."""
+    """A kind of data and the settings that it reads; any other setting is refused, because it would have no effect."""
 
     open: Callable[[DataConfig, bool], Any]
     """The half for training or the other, of the settings `data.*`."""
