@@ -28,7 +28,9 @@ def _register() -> None:
 
     scan = torch.ops.tustin.selective_scan.default
     onnx_impl(scan, no_compile=True)(translate)
-    tables = import_module("torch._decomp")
     others = {operator: definition for operator, definition in DEFINITIONS.items() if operator is not scan}
-    tables.decomposition_table.update(others)
-    tables.meta_table.update(others)  # else fake tensors of unknown size would run the definitions from now on
+
+    # The exporter's own table: in PyTorch's, compilers and fake tensors would find the definitions as well.
+    exporter = import_module("torch.onnx._internal.exporter._decomp")
+    table = exporter.create_onnx_friendly_decomposition_table
+    exporter.create_onnx_friendly_decomposition_table = lambda translated: table(translated) | others

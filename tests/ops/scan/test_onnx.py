@@ -1,6 +1,7 @@
 """The scan as an ONNX graph, run by onnxruntime, beside the scan itself: every rule and every form of the arguments."""
 
 import warnings
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -163,10 +164,12 @@ def test_a_rule_of_the_users_own() -> None:
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # opcheck looks at it
 def test_the_operators_stay_as_they_were() -> None:
-    """For tracing with dynamic shapes, in the same process after an export."""
+    """For tracing with dynamic shapes and for compilers, in the same process after an export."""
     exported(Scan(discretization="bil"), arguments(2), ("A",))
     tensors = Tensors(**{name: t.requires_grad_() for name, t in arguments(2).items()})
     torch.library.opcheck(torch.ops.tustin.selective_scan.default, (*tensors, *Options(True, "bil", False), True))
+    tables = import_module("torch._decomp").global_decomposition_table
+    assert not [str(operator) for table in tables.values() for operator in table if "tustin" in str(operator)]
 
 
 @pytest.mark.parametrize(("k", "tolerance"), [(0, 2e-7), (1, 4e-7), (2, 6e-7), (3, 2e-6), (4, 6e-6)])
