@@ -6,8 +6,9 @@ import torch
 from PIL import Image
 
 from tustin.data.images import seed_augmentation
-from tustin.data.mask_transforms import ForEvaluation, ForTraining, fitted, largest_share
+from tustin.data.mask_transforms import ForEvaluation, ForTraining, largest_share
 from tustin.data.masks import UNLABELLED
+from tustin.support.masks import fitted
 
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 

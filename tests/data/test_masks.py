@@ -7,7 +7,8 @@ from PIL import Image
 
 from tustin.data.ade20k import ade20k
 from tustin.data.mask_transforms import ForEvaluation, ForTraining
-from tustin.data.masks import UNLABELLED, masked_folder, values_of
+from tustin.data.masks import UNLABELLED, masked_folder
+from tustin.support.masks import values_of
 
 from .masked_shapes import CLASSES, write_masked_shapes
 

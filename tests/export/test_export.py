@@ -125,10 +125,10 @@ def test_a_file_that_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.
     path.write_text("what was there")
     translate = graph._translate
 
-    def translate_another(made: Any, dynamic_size: bool) -> Any:
+    def translate_another(made: Any, *more: Any) -> Any:
         other = copy.deepcopy(made)
         other.head.bias += 1
-        return translate(other, dynamic_size)
+        return translate(other, *more)
 
     monkeypatch.setattr(graph, "_translate", translate_another)
     with pytest.raises(RuntimeError, match="the file is not written: for images of 3x3x32x32 onnxruntime differs"):

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 
 import tustin
-from tustin.models.segmenter import Segmenter, _largest, _starts
+from tustin.models.segmenter import Segmenter, _largest
+from tustin.support.masks import starts
 
 CLASSES = 5
 
@@ -81,10 +82,10 @@ def test_windows_are_averaged_where_they_overlap(size):
 
 
 def test_windows_of_the_paper_cover_an_image():
-    assert _starts(512, 512, 341) == [0]
-    assert _starts(683, 512, 341) == [0, 171]
-    assert _starts(2048, 512, 341) == [0, 341, 682, 1023, 1364, 1536]
-    assert _starts(100, 512, 341) == [0]
+    assert starts(512, 512, 341) == [0]
+    assert starts(683, 512, 341) == [0, 171]
+    assert starts(2048, 512, 341) == [0, 341, 682, 1023, 1364, 1536]
+    assert starts(100, 512, 341) == [0]
 
 
 @torch.no_grad()

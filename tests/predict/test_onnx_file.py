@@ -13,7 +13,7 @@ from PIL import Image
 from timm.data import create_transform
 
 import tustin
-from tustin.predict.onnx_file import OnnxClassifier
+from tustin.predict.onnx_file import open_onnx
 from tustin.predict.preparation import prepare
 
 from ..cli.commands import refused, told
@@ -58,14 +58,15 @@ def test_what_is_no_onnx_file(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
     with pytest.raises(ValueError, match="is damaged or not an ONNX file"):
-        OnnxClassifier(path)
+        open_onnx(path)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"tustin": None}, "was not written by 'tustin export'"),
-        ({"task": "segmentation"}, "is a model for segmentation"),
+        ({"task": "detection"}, "unknown task 'detection'"),
+        ({"task": "segmentation"}, "it does not say long_side"),
         ({"crop_pct": "7"}, "crop_pct"),
         ({"mean": "[0.5, 0.5]"}, "mean has 2 values for 3 channels"),
         ({"class_names": '["a"]'}, "it has 1 class names for 2 classes"),
@@ -75,7 +76,8 @@ def test_what_is_no_onnx_file(content: bytes, tmp_path: Path) -> None:
 )
 def test_what_the_metadata_may_not_say(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     about = {"tustin": "0", "task": "classification", "discretization": "bil", "interpolation": "bicubic"}
-    facts = {"num_classes": 2, "class_names": None, "input_size": [3, 4, 4], "mean": [0.5], "std": [0.5], "crop_pct": 1}
+    facts = {"num_classes": 2, "class_names": None, "input_size": [3, 4, 4], "mean": [0.5], "std": [0.5]}
+    facts |= {"crop_pct": 1, "dynamic_size": False}
     about |= {"crop_mode": "center", **{name: json.dumps(value) for name, value in facts.items()}} | changes
     value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [None, 3, 4, 4])
     other = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [None, 3, 4, 4])
@@ -85,7 +87,7 @@ def test_what_the_metadata_may_not_say(changes: dict[str, Any], message: str, tm
     path = tmp_path / "model.onnx"
     onnx.save(proto, path)
     with pytest.raises(ValueError, match=message):
-        OnnxClassifier(path)
+        open_onnx(path)
 
 
 @pytest.mark.parametrize("crop_mode", ["center", "squash", "border"])

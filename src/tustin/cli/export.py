@@ -17,7 +17,8 @@ onnx    one .onnx file of standard operators, for onnxruntime, Triton Inference 
         rules translate, also your own. The rule, the class names and how images are prepared are in its metadata.
 torch   one .pt2 file for torch.export.load, where tustin is installed.
 
-Takes classifiers and segmenters, and any number of images at once. The file is run on random images, and is written
+Takes classifiers and segmenters, and any number of images at once. 'tustin predict' runs the ONNX file of a segmenter on
+photos of any shape if it was exported with --dynamic-size. The file is run on random images, and is written
 only if its results are the model's, to 1e-4 of the largest. docs/deployment.md shows how to use it.
 
 --json prints file, format, nodes, bytes and largest_error (null with --no-check), and of ONNX opset and blocks.
@@ -51,12 +52,15 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"--out {out} must end in {ENDINGS[args.to]}, by which such files are known")
     writable(out)
     from ..export import export
-    from ..models import load
+    from ..models import describe, load
+    from ..train.evaluation import settings_in
 
+    trained_with = settings_in(describe(args.checkpoint))
     model = load(args.checkpoint)
     with terminal.progress(patience=2.0) as progress:
         progress("exporting", 0, 1)
-        facts = export(model, out, args.to, dynamic_size=args.dynamic_size, check=not args.no_check)
+        options = {"dynamic_size": args.dynamic_size, "check": not args.no_check, "trained_with": trained_with}
+        facts = export(model, out, args.to, **options)
     if args.json:
         print_json(facts)
     else:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .masks import MaskedImages, read_values, values_of
+from ..support.masks import values_of
+from .masks import MaskedImages, read_values
 
 __all__ = ["Census", "census"]
 

@@ -11,18 +11,13 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import InterpolationMode, v2
 
+from ..support.masks import fitted
 from .masks import UNLABELLED
 
-__all__ = ["ForEvaluation", "ForTraining", "fitted"]
+__all__ = ["ForEvaluation", "ForTraining"]
 
 TRIES = 10
 """Crops that may show too much of one class before one is taken nevertheless."""
-
-
-def fitted(height: int, width: int, long_side: float, short_side: float) -> tuple[int, int]:
-    """Height and width in the same proportions, as large as both limits allow."""
-    scale = min(long_side / max(height, width), short_side / min(height, width))
-    return max(1, round(height * scale)), max(1, round(width * scale))
 
 
 @dataclass(frozen=True)

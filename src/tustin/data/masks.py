@@ -13,19 +13,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from ..support.masks import Pixels
 from ..support.pictures import UnreadableError, mode_for, read_image
 from .batches import Batch, Key
 from .images import IN_MEMORY_BYTES, seed_augmentation
 from .samples import read_samples
 
-__all__ = ["UNLABELLED", "MaskedImages", "masked_folder", "read_values", "values_of"]
+__all__ = ["UNLABELLED", "MaskedImages", "masked_folder", "read_values"]
 
 UNLABELLED = -1
 """What a pixel without a class has in a batch."""
@@ -34,7 +35,6 @@ MOST_CLASSES = 2**15 - 1
 INDEX_MODES = ("1", "L", "P", "I", "I;16")
 """Kinds of image files that hold one number a pixel."""
 
-Pixels: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Transform: TypeAlias = Callable[[Image.Image, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -135,11 +135,6 @@ def masked_folder(
         if not mask.is_file():
             raise FileNotFoundError(f"the image {str(image)!r} has no mask {str(mask)!r}")
     return MaskedImages(pairs, names, training, unlabelled)
-
-
-def values_of(classes: Pixels, unlabelled: int) -> Pixels:
-    """The values that a mask in a file has for these classes."""
-    return classes + (classes >= unlabelled)
 
 
 def _class_names(file: Path) -> list[str]:

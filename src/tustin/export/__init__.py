@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,13 @@ FORMATS: dict[str, Callable[..., dict[str, Any]]] = {"onnx": to_onnx, "torch": t
 
 
 def export(
-    model: Any, path: str | Path, to: str = "onnx", *, dynamic_size: bool = False, check: bool = True
+    model: Any,
+    path: str | Path,
+    to: str = "onnx",
+    *,
+    dynamic_size: bool = False,
+    check: bool = True,
+    trained_with: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write `model` to one file, atomically, and return facts about the file.
 
@@ -27,9 +33,11 @@ def export(
         to: "onnx", for onnxruntime and what else reads ONNX, or "torch", a .pt2 for `torch.export.load`.
         dynamic_size: Take images of any size; otherwise of the size that the model is made for. Any number of them.
         check: Run the file and raise an error unless its results are the model's.
+        trained_with: The settings of the training by their dotted names, `tustin.models.describe(path)["metadata"]
+            ["config"]`. Of a segmenter they say how an image is resized, and go into the metadata.
     """
     from ..support.names import unknown
 
     if to not in FORMATS:
         raise ValueError(unknown("format", to, list(FORMATS)))
-    return FORMATS[to](model, path, dynamic_size=dynamic_size, check=check)
+    return FORMATS[to](model, path, dynamic_size=dynamic_size, check=check, trained_with=trained_with)

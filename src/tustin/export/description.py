@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from .. import __version__
 from ..models.vision_mamba import unwrapped
+from ..train.evaluation import reading_of_masks
 
 __all__ = ["DYNAMIC", "INPUT", "OUTPUT", "SEED", "describe_for_export", "dynamic_shapes", "prepared", "samples"]
 
@@ -31,7 +33,9 @@ def prepared(model: nn.Module) -> Any:
     return copy.deepcopy(plain).float().cpu().eval().requires_grad_(False)
 
 
-def describe_for_export(model: Any, dynamic_size: bool) -> dict[str, Any]:
+def describe_for_export(
+    model: Any, dynamic_size: bool, trained_with: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The facts that a program needs which runs the file: how to prepare an image, and what the results mean."""
     about = getattr(model, "pretrained_cfg", {})
     names = about.get("label_names")
@@ -50,7 +54,15 @@ def describe_for_export(model: Any, dynamic_size: bool) -> dict[str, Any]:
         "interpolation": data["interpolation"],
         "crop_pct": data["crop_pct"],
         "crop_mode": data["crop_mode"],
+        **(_of_masks(trained_with or {}) if model.task == "segmentation" else {}),
     }
+
+
+def _of_masks(trained_with: Mapping[str, Any]) -> dict[str, Any]:
+    """How a segmenter reads an image, and how its masks are written, by the settings that it was trained with."""
+    settings, unlabelled = reading_of_masks(trained_with)
+    names = ("long_side", "short_side", "window", "window_stride")
+    return {name: getattr(settings, name) for name in names} | {"unlabelled": unlabelled}
 
 
 def samples(model: Any, dynamic_size: bool) -> list[Tensor]:

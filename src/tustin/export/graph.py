@@ -8,7 +8,7 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,20 @@ _LARGEST = 2**31 - 1
 """Bytes of a protobuf."""
 
 
-def to_onnx(model: Any, path: str | Path, *, dynamic_size: bool = False, check: bool = True) -> dict[str, Any]:
+def to_onnx(
+    model: Any,
+    path: str | Path,
+    *,
+    dynamic_size: bool = False,
+    check: bool = True,
+    trained_with: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Write `model` as ONNX: standard operators only, one input, one output. Arguments as in `tustin.export.export`."""
     _insist_on("onnx", "onnxscript", *(["onnxruntime"] if check else []))
     model = prepared(model)
+    about = describe_for_export(model, dynamic_size, trained_with)
     with replacing(path) as file:
-        translated = _translate(model, dynamic_size)
+        translated = _translate(model, dynamic_size, about)
         content, facts = _serialized(translated)
         error = _largest_difference(model, content, dynamic_size) if check else None
         file.write(content)
@@ -49,7 +57,7 @@ def _insist_on(*packages: str) -> None:
         raise RuntimeError(f"export to ONNX needs {' and '.join(missing)}: pip install 'tustin[onnx]'{hint}")
 
 
-def _translate(model: Any, dynamic_size: bool) -> Any:
+def _translate(model: Any, dynamic_size: bool, about: Mapping[str, Any]) -> Any:
     """The graph as `torch.onnx.export` makes it of any model with our operators, then the blocks as one function."""
     import onnx_ir.passes.common as passes
 
@@ -60,7 +68,7 @@ def _translate(model: Any, dynamic_size: bool) -> Any:
     outline_blocks(translated)
     for clean in (passes.RemoveUnusedNodesPass(), passes.ClearMetadataAndDocStringPass()):
         clean(translated)
-    for name, value in describe_for_export(model, dynamic_size).items():
+    for name, value in about.items():
         translated.metadata_props[name] = value if isinstance(value, str) else json.dumps(value)
     translated.producer_name, translated.producer_version = "tustin", translated.metadata_props["tustin"]
     translated.graph.name = translated.metadata_props["architecture"]

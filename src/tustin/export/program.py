@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,23 @@ FACTS = "tustin.json"
 """The name under which the file says what it is: `torch.export.load(path, extra_files={FACTS: ""})`."""
 
 
-def to_torch(model: Any, path: str | Path, *, dynamic_size: bool = False, check: bool = True) -> dict[str, Any]:
+def to_torch(
+    model: Any,
+    path: str | Path,
+    *,
+    dynamic_size: bool = False,
+    check: bool = True,
+    trained_with: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Write `model` as a program of `torch.export` whose scans are our operators; arguments as in `export`."""
     model = prepared(model)
+    about = json.dumps(describe_for_export(model, dynamic_size, trained_with))
     with replacing(path) as file:
         with torch.no_grad():
             program = torch.export.export(
                 model, (samples(model, dynamic_size)[0],), dynamic_shapes=dynamic_shapes(dynamic_size)
             )
         written = io.BytesIO()
-        about = json.dumps(describe_for_export(model, dynamic_size))
         torch.export.save(program, written, extra_files={FACTS: about})
         content = written.getvalue()
         error = _largest_difference(model, content, dynamic_size) if check else None

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..support.masks import starts
 from ..support.ranges import Range
 from .pyramid import STRIDES, FeaturePyramid
 from .vision_mamba import VisionMamba, Width
@@ -94,8 +95,8 @@ class Segmenter(nn.Module):
         """The mean of the logits of all windows that see a pixel, (classes, h, w)."""
         total = image.new_zeros(self.num_classes, *image.shape[-2:], dtype=torch.float32)
         seen = image.new_zeros(image.shape[-2:], dtype=torch.float32)
-        for top in _starts(image.shape[-2], side, stride):
-            for left in _starts(image.shape[-1], side, stride):
+        for top in starts(image.shape[-2], side, stride):
+            for left in starts(image.shape[-1], side, stride):
                 place = slice(top, top + side), slice(left, left + side)
                 total[:, *place] += self(image[None, :, *place])[0]
                 seen[place] += 1
@@ -127,12 +128,6 @@ def _enlarged(logits: Tensor, stride: int, size: torch.Size) -> Tensor:
     """The logits of a map of this stride, for every pixel of an image."""
     pixels = F.interpolate(logits.float(), scale_factor=float(stride), mode="bilinear")
     return pixels[..., : size[0], : size[1]]
-
-
-def _starts(length: int, side: int, stride: int) -> list[int]:
-    """Where windows begin: `stride` apart, the last one at the end of the image."""
-    last = max(length - side, 0)
-    return [*range(0, last, stride), last]
 
 
 def _largest(logits: Tensor, size: tuple[int, int]) -> Tensor:

@@ -6,6 +6,7 @@ The scan has a translation of its own. The others are their definitions in plain
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import torch
 
@@ -31,6 +32,6 @@ def _register() -> None:
     others = {operator: definition for operator, definition in DEFINITIONS.items() if operator is not scan}
 
     # The exporter's own table: in PyTorch's, compilers and fake tensors would find the definitions as well.
-    exporter = import_module("torch.onnx._internal.exporter._decomp")
+    exporter: Any = import_module("torch.onnx._internal.exporter._decomp")
     table = exporter.create_onnx_friendly_decomposition_table
     exporter.create_onnx_friendly_decomposition_table = lambda translated: table(translated) | others

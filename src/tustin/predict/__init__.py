@@ -25,25 +25,27 @@ def predictor(task: str) -> Any:
 
 def load(path: Path, task: str | None = None) -> tuple[str, str, Any]:
     """Load a checkpoint or an ONNX file to predict with: returns its task, its rule and the model."""
-    from .onnx_file import OnnxClassifier, is_onnx
+    from .onnx_file import is_onnx, open_onnx
 
     def insist_on(found: str) -> None:
         if task not in (None, found):
             raise ValueError(f"{path} is a model for {found}, not for {task}")
 
     if is_onnx(path):
-        classifier = OnnxClassifier(path)
-        insist_on(classifier.task)
-        return classifier.task, classifier.discretization, classifier
+        exported = open_onnx(path)
+        insist_on(exported.task)
+        return exported.task, exported.discretization, exported
     from .. import models
 
     told = models.describe(path)
     insist_on(told["task"])
     model = models.load(path)
-    if told["task"] == "classification":
-        from .checkpoint_file import CheckpointClassifier
+    from .checkpoint_file import CheckpointClassifier, CheckpointSegmenter
 
+    if told["task"] == "classification":
         model = CheckpointClassifier(model)
+    elif told["task"] == "segmentation":
+        model = CheckpointSegmenter(model, told)
     return told["task"], told["discretization"], model
 
 

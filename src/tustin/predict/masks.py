@@ -13,18 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-from timm.data import resolve_model_data_config
 
-from ..data.mask_transforms import ForEvaluation
-from ..data.masks import Pixels, values_of
-from ..models import describe
 from ..report import terminal
+from ..support.masks import Pixels, values_of
 from ..support.pictures import UnreadableError, mode_for, read_image
-from ..support.ranges import check
-from ..train.config import DataConfig
-from ..train.evaluation import settings_in
-from ..train.tasks import TASKS
-from ..train.tasks.segmentation import segment
 from . import names_for
 from .drawing import colours, write_png
 
@@ -46,21 +38,15 @@ def predict(
     """Two pictures of every image that can be read, and its `args.top` classes; of the others `failed` gets why."""
     out = args.out or Path("predictions")
     out.mkdir(parents=True, exist_ok=True)
-    trained_with = settings_in(describe(args.checkpoint))
-    settings, unlabelled = TASKS[model.task].own_settings(trained_with), trained_with.get("data.unlabelled", 0)
-    check(DataConfig, {"unlabelled": unlabelled}, "data.")
-    facts = resolve_model_data_config(model.vim)
-    mode = mode_for(facts["input_size"][0])
-    prepare = ForEvaluation(facts["mean"], facts["std"], settings.long_side, settings.short_side).prepare
-    names = model.pretrained_cfg.get("label_names") or [f"class {i}" for i in range(model.num_classes)]
+    mode, unlabelled = mode_for(model.channels), model.unlabelled
+    names = model.names or [f"class {i}" for i in range(model.num_classes)]
     for path, name in zip(paths, names_for(paths, out, list(ENDINGS.values())), strict=True):
         try:
             image = read_image(path, mode)
         except UnreadableError as error:
             failed.append({"image": str(path), "reason": error.reason})
             continue
-        prepared = prepare(image).to(model.vim.pos_embed.dtype)
-        values = values_of(segment(model, prepared, (image.height, image.width), settings).numpy(), unlabelled)
+        values = values_of(model.segment(image), unlabelled)
         shares = _shares(values, names, unlabelled)[: args.top]
         files = {kind: out / f"{name}{ending}" for kind, ending in ENDINGS.items()}
         write_png(files["mask"], as_picture(values, unlabelled))

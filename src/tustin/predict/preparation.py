@@ -1,4 +1,8 @@
-"""How an image becomes what a classifier reads, with Pillow and NumPy alone: the same numbers as timm's transforms."""
+"""How an image becomes what a model reads, with Pillow and NumPy alone.
+
+For a classifier these are the numbers of timm's transforms. For a segmenter they are those of `ForEvaluation`, except
+that Pillow rounds a few pixels to the next of their 256 values.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-__all__ = ["prepare"]
+from ..support.masks import fitted
+
+__all__ = ["prepare", "prepare_whole"]
 
 
 def prepare(image: Image.Image, facts: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -28,8 +34,17 @@ def prepare(image: Image.Image, facts: Mapping[str, Any]) -> np.ndarray[Any, np.
         size = (int(target[0] * image.height / short), int(target[0] * image.width / short))
     else:
         size, kind = _keeping_ratio(image, target, min), Image.Resampling.BILINEAR
-    image = _cropped(image.resize((size[1], size[0]), kind), height, width, fill)
-    pixels = np.asarray(image, dtype=np.float32).reshape(height, width, -1) / np.float32(255)
+    return _normalised(_cropped(image.resize((size[1], size[0]), kind), height, width, fill), facts)
+
+
+def prepare_whole(image: Image.Image, facts: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """(channels, h, w): resized in its proportions until it meets long_side or short_side, then normalised."""
+    height, width = fitted(image.height, image.width, facts["long_side"], facts["short_side"])
+    return _normalised(image.resize((width, height), Image.Resampling.BILINEAR), facts)
+
+
+def _normalised(image: Image.Image, facts: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    pixels = np.asarray(image, dtype=np.float32).reshape(image.height, image.width, -1) / np.float32(255)
     mean, std = (np.array(_per_channel(facts[name], image), dtype=np.float32) for name in ("mean", "std"))
     return np.ascontiguousarray(((pixels - mean) / std).transpose(2, 0, 1))
 

@@ -12,9 +12,10 @@ from ..models import VisionMamba, describe, load
 from ..support.ranges import check
 from .config import DataConfig
 from .record import environment
-from .tasks import TASKS, TaskKind
+from .tasks import TASKS, TaskKind, segmentation
+from .tasks.segmentation import SegmentationConfig
 
-__all__ = ["evaluate_checkpoint", "settings_in"]
+__all__ = ["evaluate_checkpoint", "reading_of_masks", "settings_in"]
 
 
 def evaluate_checkpoint(
@@ -61,6 +62,13 @@ def settings_in(told: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the training, by their dotted names, if the file says so."""
     settings = told["metadata"].get("config")
     return settings if isinstance(settings, dict) else {}
+
+
+def reading_of_masks(trained_with: Mapping[str, Any]) -> tuple[SegmentationConfig, int]:
+    """How a segmenter with these settings reads an image, and the value that its masks have where there is no class."""
+    own, unlabelled = TASKS[segmentation.NAME].own_settings(trained_with), trained_with.get("data.unlabelled", 0)
+    check(DataConfig, {"unlabelled": unlabelled}, "data.")
+    return own, unlabelled
 
 
 def _insist_on_classes(path: str | Path, names: list[str] | None, number: int, classes: list[str]) -> None:
