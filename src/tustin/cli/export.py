@@ -17,9 +17,9 @@ onnx    one .onnx file of standard operators, for onnxruntime, Triton Inference 
         rules translate, also your own. The rule, the class names and how images are prepared are in its metadata.
 torch   one .pt2 file for torch.export.load, where tustin is installed.
 
-Takes classifiers and segmenters, and any number of images at once. 'tustin predict' runs the ONNX file of a segmenter on
-photos of any shape if it was exported with --dynamic-size. The file is run on random images, and is written
-only if its results are the model's, to 1e-4 of the largest. docs/deployment.md shows how to use it.
+Takes classifiers and segmenters, and any number of images at once. A segmenter needs --dynamic-size to read photos of
+any shape. The file is run on random images, and is written only if its results are the model's, to 1e-4 of the largest.
+docs/deployment.md shows how to use it.
 
 --json prints file, format, nodes, bytes and largest_error (null with --no-check), and of ONNX opset and blocks.
 
