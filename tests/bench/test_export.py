@@ -48,7 +48,7 @@ def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
     ("argv", "code", "words"),
     [
         (["--model", "vim_nano_patch4_32"], 1, "DeiT has no such size"),
-        (["--sizes", "225"], 1, "225 pixels are no whole number of patches of 16"),
+        (["--sizes", "225"], 1, "225 pixels is not a multiple of the patch size, 16"),
         (["--batch-sizes", "0"], 2, "at least 1"),
         (["--discretization", "bill"], 2, "did you mean 'bil'"),
     ],

@@ -70,7 +70,7 @@ def test_what_is_no_onnx_file(content: bytes, tmp_path: Path) -> None:
         ({"crop_pct": "7"}, "crop_pct"),
         ({"mean": "[0.5, 0.5]"}, "mean has 2 values for 3 channels"),
         ({"class_names": '["a"]'}, "it has 1 class names for 2 classes"),
-        ({"input_size": "[" * 9999}, "is refused for what its metadata say"),
+        ({"input_size": "[" * 9999}, "is refused because of its metadata"),
         ({"std": None}, "it does not say std"),
     ],
 )

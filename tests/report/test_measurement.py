@@ -50,7 +50,7 @@ def test_the_result_of_another_benchmark_is_named(tmp_path):
     path = tmp_path / "result.json"
     path.write_text(json_text(made_up().facts()), encoding="utf-8")
     with pytest.raises(
-        ValueError, match=r"result\.json is no result of 'tustin bench scan': it is one of 'tustin bench"
+        ValueError, match=r"result\.json is not a result of 'tustin bench scan': it is one of 'tustin bench"
     ):
         Result.read(path, "scan")
 

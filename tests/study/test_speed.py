@@ -38,7 +38,7 @@ def test_names_from_the_file_are_escaped(folder):
 @pytest.mark.parametrize("text", ["", "{}", "[1", '{"options": {}}', "\N{SNOWMAN}"])
 def test_a_file_that_is_no_result_is_named(folder, text):
     (folder / "inference.json").write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"inference\.json is no result of 'tustin bench inference'"):
+    with pytest.raises(ValueError, match=r"inference\.json is not a result of 'tustin bench inference'"):
         write_report(folder)
 
 

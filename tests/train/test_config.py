@@ -133,7 +133,7 @@ def test_ranges_are_in_the_help(capsys):
 
 @pytest.mark.parametrize("name", SETTING_OF)
 def test_the_arguments_of_the_model_cannot_override_a_setting(name, capsys):
-    message = f"model.args may not hold '{name}', which has a setting of its own: {SETTING_OF[name]}"
+    message = f"model.args must not contain '{name}': use the setting {SETTING_OF[name]}"
     with pytest.raises(ValueError, match=message):
         load_recipe("digits", {"model.args": {name: "zoh"}})
     for command in (["train", "digits"], ["study", "digits", "--discretizations", "zoh,bil"]):
@@ -226,7 +226,7 @@ BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}]\n" for 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (BOMB, r"anchors .* and aliases .* are not used \(line 1, column 5\)"),
+        (BOMB, r"anchors .* and aliases .* are not allowed \(line 1, column 5\)"),
         ("model: {args: {a: &x 3, b: *x}}", "anchors"),
         ("epochs: 3\nseed: 1\nepochs: 4\n", r"'epochs' is given twice \(line 3, column 1\)"),
         ("optim: {clip: 1, clip: 2}", "'clip' is given twice"),

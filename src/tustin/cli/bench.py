@@ -69,13 +69,13 @@ class Benchmark:
 
         alone = f"tustin bench {self.name}"
         if (given := arguments.command_line(self.name, args)) != alone:
-            raise ValueError(f"--from {args.source}: nothing is measured, so{given.removeprefix(alone)} has no meaning")
+            raise ValueError(f"--from {args.source}: nothing is measured, so{given.removeprefix(alone)} has no effect")
         make = _function(self.outcome)  # which also makes its kinds of cases known
         result = Result.read(args.source, self.name)
         try:
             outcome: Outcome = make(result)
         except (KeyError, IndexError, ValueError) as error:
-            raise ValueError(f"{args.source} is no whole result of '{alone}': {error!r}") from error
+            raise ValueError(f"{args.source} is not a complete result of '{alone}': {error!r}") from error
         if args.out:
             args.out.mkdir(parents=True, exist_ok=True)
         return outcome

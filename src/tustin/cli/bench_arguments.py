@@ -53,9 +53,7 @@ def threads(text: str) -> int:
     """No more than there are cores."""
     number, cores = at_least_one(text), os.cpu_count() or 1
     if number > cores:
-        raise argparse.ArgumentTypeError(
-            f"{number} threads on {cores} cores would measure how they wait for each other"
-        )
+        raise argparse.ArgumentTypeError(f"{number} threads on {cores} cores would wait for each other")
     return number
 
 
@@ -190,7 +188,7 @@ def scan_options(args: argparse.Namespace) -> Options:
     if wrong := [name for name in args.backends or [] if name not in known]:
         raise ValueError(f"--backends: {wrong[0]} is not measured on {device}; there are {', '.join(known)}")
     if args.levels and (device != "cpu" or args.markdown):
-        raise ValueError("--levels compares what the native backend has: on the CPU, without --markdown")
+        raise ValueError("--levels works only on the CPU and without --markdown")
     return Options(
         device=device,
         threads=args.threads or _all_threads(),
@@ -244,7 +242,7 @@ def _beside_deit(args: argparse.Namespace, usual: Sequence[int]) -> Options:
     if model not in PEERS:
         raise ValueError(f"--model {model}: DeiT has no such size; there are {', '.join(PEERS)}")
     if wrong := [size for size in sizes if size % 16]:
-        raise ValueError(f"--sizes: {wrong[0]} pixels are no whole number of patches of 16")
+        raise ValueError(f"--sizes: {wrong[0]} pixels is not a multiple of the patch size, 16")
     return Options(
         threads=args.threads or _all_threads(),
         rounds=args.rounds,

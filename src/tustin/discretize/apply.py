@@ -46,7 +46,7 @@ def check_mix(function: str, rule: Discretization, mix: Tensor | float | None) -
     if mix is None:
         return
     if not rule.mixes:
-        raise ValueError(f"{function}: mix is given, but discretization {rule.name!r} has no λ to take it")
+        raise ValueError(f"{function}: mix is given, but discretization {rule.name!r} has no λ")
     if isinstance(mix, Tensor):
         return
     if isinstance(mix, bool) or not isinstance(mix, int | float):

@@ -196,7 +196,7 @@ def _was_freed(tensor: Tensor) -> bool:
 def _check_no_tangent(name: str, tensor: Tensor) -> None:
     """Raise if it has one: an exported program has not gone through `call`, and the kernel would drop it."""
     if forward_mode() and forward_ad.unpack_dual(tensor).tangent is not None:
-        raise NotImplementedError(f"{name}: inside an exported program only torch.func.jvp can derive forwards")
+        raise NotImplementedError(f"{name}: inside an exported program, forward-mode derivatives need torch.func.jvp")
 
 
 def observed() -> bool:

@@ -76,5 +76,5 @@ def read_facts(path: Path, told: dict[str, str]) -> tuple[str, dict[str, Any]]:
         if facts["class_names"] is not None and len(facts["class_names"]) != facts["num_classes"]:
             raise ValueError(f"it has {len(facts['class_names'])} class names for {facts['num_classes']} classes")
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is refused for what its metadata say: {error}") from error
+        raise ValueError(f"{path} is refused because of its metadata: {error}") from error
     return task, facts

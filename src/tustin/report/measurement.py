@@ -136,7 +136,7 @@ class Result:
             if result.benchmark != benchmark:
                 raise ValueError(f"it is one of 'tustin bench {result.benchmark}'")
         except ValueError as error:
-            raise ValueError(f"{path} is no result of 'tustin bench {benchmark}': {error}") from error
+            raise ValueError(f"{path} is not a result of 'tustin bench {benchmark}': {error}") from error
         return result
 
     def table(self) -> Table:

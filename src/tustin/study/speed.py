@@ -24,7 +24,9 @@ def read_speed(folder: str | Path) -> Speed | None:
         return None
     speed = Speed(Result.read(path, "inference"))
     if missing := [batch for batch in speed.batch_sizes if not speed.timing(speed.of_discretization(BASELINE, batch))]:
-        raise ValueError(f"{path} is no result of 'tustin bench inference': {BASELINE} lacks batch size {missing[0]}")
+        raise ValueError(
+            f"{path} is not a result of 'tustin bench inference': no {BASELINE} at batch size {missing[0]}"
+        )
     return speed
 
 

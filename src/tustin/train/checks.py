@@ -64,7 +64,7 @@ def _own_settings(config: Config) -> Iterator[tuple[str, Any]]:
 def _check_arguments(arguments: Mapping[str, Any]) -> None:
     for name in arguments:
         if setting := SETTING_OF.get(name):
-            raise ValueError(f"model.args may not hold {name!r}, which has a setting of its own: {setting}")
+            raise ValueError(f"model.args must not contain {name!r}: use the setting {setting}")
     check(VisionMamba.__init__, arguments, "model.args.", without=SETTING_OF)
 
 

@@ -38,7 +38,8 @@ class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()
         if getattr(event, "anchor", None) is not None:
-            raise yaml.composer.ComposerError(None, None, "anchors (&) and aliases (*) are not used", event.start_mark)
+            problem = "anchors (&) and aliases (*) are not allowed"
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:

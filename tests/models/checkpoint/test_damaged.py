@@ -101,9 +101,9 @@ def test_text_is_not_a_checkpoint(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("told", "why"),
     [
-        ("[]", "is refused for what its header says: it must be a mapping"),
-        ("{}", "is refused for what its header says: it does not say format"),
-        ('{"format": 1}', "is refused for what its header says: it does not say tustin"),
+        ("[]", "is refused because of its header: it must be a mapping"),
+        ("{}", "is refused because of its header: it does not say format"),
+        ('{"format": 1}', "is refused because of its header: it does not say tustin"),
         ("{", "is truncated, corrupted or not a checkpoint"),
         ("[" * 100_000, "is truncated, corrupted or not a checkpoint"),
     ],
@@ -163,9 +163,9 @@ def test_a_header_asks_for_nothing_but_our_own_models(
         assert main(list(map(str, argv))) == 1
         err = capsys.readouterr().err
         assert err.count("\n") == 1
-        assert re.search(f"a.safetensors is refused for what its header says: .*({why})", err)
+        assert re.search(f"a.safetensors is refused because of its header: .*({why})", err)
         return
-    with pytest.raises(CheckpointError, match=rf"(?s)a\.safetensors is refused for what its header says: .*({why})"):
+    with pytest.raises(CheckpointError, match=rf"(?s)a\.safetensors is refused because of its header: .*({why})"):
         tustin.load_checkpoint(target, path) if use == "load_checkpoint" else getattr(tustin.models, use)(path)
 
 

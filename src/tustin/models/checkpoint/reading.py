@@ -90,7 +90,7 @@ def _told_by_timm(path: Path, tensors: dict[str, Tensor]) -> dict[str, Any] | No
         told = from_timm(read_json(path))
         return check_header({**told, "sha256": digest(tensors)}, tensors) if told else None
     except ValueError as error:
-        raise CheckpointError(f"{path} is refused for what it says: {error}") from error
+        raise CheckpointError(f"{path} is refused: {error}") from error
 
 
 def _read_safetensors(path: Path) -> Weights:
@@ -107,7 +107,7 @@ def _read_safetensors(path: Path) -> Weights:
         try:
             description = check_header(description, tensors)
         except ValueError as error:
-            raise CheckpointError(f"{path} is refused for what its header says: {error}") from error
+            raise CheckpointError(f"{path} is refused because of its header: {error}") from error
         if description["sha256"] != digest(tensors):
             raise CheckpointError(f"{path} is corrupted: its tensors do not match its checksum (nothing was loaded)")
     return Weights(str(path), tensors, description)

@@ -70,7 +70,7 @@ def _backward_definition(d_out: Tensor, d_last_state: Tensor | None, *arguments:
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     tensors, ctx.options, keep_states = inputs[:TENSORS], inputs[TENSORS:-1], inputs[-1]
     if not keep_states:
-        raise RuntimeError("selective_scan: gradients were asked for, but the states they need were not kept")
+        raise RuntimeError("selective_scan: gradients were requested, but the states that they need were not kept")
     ctx.save_for_backward(*tensors, output[2])
     ctx.mark_non_differentiable(output[2])
     ctx.set_materialize_grads(False)

@@ -207,7 +207,7 @@ class Mamba(nn.Module):
     def _check_one_direction(self) -> None:
         if self.bimamba_type != "none":
             raise ValueError(
-                f"Mamba: bimamba_type {self.bimamba_type!r} reads from both ends, so it cannot go token by token"
+                f"Mamba: bimamba_type {self.bimamba_type!r} reads both directions, so it cannot run token by token"
             )
 
 
