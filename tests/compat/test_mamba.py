@@ -129,7 +129,7 @@ def test_mistakes_are_sentences(mamba_ssm: ModuleType) -> None:
         Mamba(16)(torch.zeros(4, 16))
     with pytest.raises(ValueError, match="made without one"):
         Mamba(16)(torch.zeros(1, 4, 16), inference_params=object())
-    with pytest.raises(ValueError, match="reads from both ends, so it cannot go token by token"):
+    with pytest.raises(ValueError, match="reads both directions, so it cannot run token by token"):
         Mamba(16, bimamba_type="v2").allocate_inference_cache(1, 8)
     conv_state, ssm_state = Mamba(16).allocate_inference_cache(2, 8, dtype=torch.float64)
     assert (conv_state.shape, ssm_state.shape) == ((2, 32, 4), (2, 32, 16))

@@ -207,6 +207,15 @@ def test_the_headline_tells_what_was_compared_and_what_came_out() -> None:
     assert re.match(r"The state is worth \+\d\.\d\d points \(95% interval \+\d\.\d\d to \+\d\.\d\d\)\.", third)
 
 
+def test_the_headline_of_an_unfinished_study_tells_how_far_it_is() -> None:
+    whole = study(plan(("zoh", "bil"), 10))
+    missing = [(rule, seed) for rule, seed in plan(("zoh", "bil"), 10).runs() if seed >= (5 if rule == "zoh" else 4)]
+    results = [one for one in whole.results if (one.discretization, one.seed) not in missing]
+    unfinished = analyse(replace(whole, results=results, missing=missing))
+    assert "with four to five of ten seeds each" in headline(unfinished)[0]
+    assert results_table(unfinished).note.startswith("Mean ± standard deviation over the runs.")
+
+
 def test_an_empty_equality_says_why() -> None:
     analysis = analyse(STUDIES["equal, but empty"])
     assert "That is less than 2.10 points, three times the threshold" in headline(analysis)[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..report.table import flat, signed
@@ -24,7 +25,7 @@ def headline(analysis: Analysis) -> list[str]:
     """What was compared, and what can be concluded."""
     plan, title = analysis.plan, analysis.metric.title
     discretizations, seeds = len(plan.discretizations), len(plan.seeds)
-    with_seeds = f"with {_count(seeds, 'seed')}" + (" each" if discretizations > 1 and seeds > 1 else "")
+    with_seeds = f"with {_so_far(analysis)}{_count(seeds, 'seed')}" + (" each" if discretizations > 1 < seeds else "")
     if discretizations == 1:
         first = f"One discretization, {plan.discretizations[0]}, was trained on {data_name(plan)} {with_seeds}."
         return [first, "There is nothing to compare it with."]
@@ -33,6 +34,15 @@ def headline(analysis: Analysis) -> list[str]:
         f"{with_seeds} and {plan.baseline} as the baseline."
     )
     return [first, *_conclusions(analysis)]
+
+
+def _so_far(analysis: Analysis) -> str:
+    """How many of the planned seeds every rule has a run of, as long as runs are missing."""
+    if not analysis.study.missing:
+        return ""
+    missing = Counter(rule for rule, _ in analysis.study.missing)
+    ended = sorted({len(analysis.plan.seeds) - missing[rule] for rule in analysis.plan.discretizations})
+    return f"{_joined([_word(number) for number in dict.fromkeys((ended[0], ended[-1]))], 'to')} of "
 
 
 def _conclusions(analysis: Analysis) -> Iterator[str]:
@@ -169,7 +179,11 @@ def _joined(names: Sequence[str], word: str = "and") -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{_NUMBERS[number] if number < len(_NUMBERS) else number} {noun}{'s' if number != 1 else ''}"
+    return f"{_word(number)} {noun}{'s' if number != 1 else ''}"
+
+
+def _word(number: int) -> str:
+    return _NUMBERS[number] if number < len(_NUMBERS) else str(number)
 
 
 def _have(number: int) -> str:
