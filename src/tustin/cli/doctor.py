@@ -37,6 +37,7 @@ examples:
   tustin doctor --gpu-compile sm_90 --dtype float32
   tustin doctor --gpu-compile sm_80,sm_90 --json > kernels.json
   tustin doctor --gpu-compile sm_80,sm_90 --dtype float32 --markdown docs/gpu.md
+  tustin doctor --gpu-compile sm_90 --listing hoh    # its loop over the tokens, with the source of each instruction
   tustin doctor --gpu-check
   TRITON_INTERPRET=1 tustin doctor --gpu-check --device cpu   # the same questions to Triton's interpreter"""
 
@@ -53,6 +54,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--markdown", type=_report_file, metavar="FILE", help="replace the tables between the marks in FILE by new ones"
+    )
+    parser.add_argument(
+        "--listing",
+        type=_fused_rule,
+        metavar="RULE",
+        help="with --gpu-compile for one NVIDIA GPU: only the instructions of this rule's loop, and what each is for",
     )
     parser.add_argument(
         "--gpu-check",
@@ -76,6 +83,15 @@ def _target(text: str) -> str:
 
     try:
         return known_target(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _fused_rule(text: str) -> str:
+    from ..discretize import get_discretization
+
+    try:
+        return get_discretization(text).name
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -106,6 +122,8 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError("--device says what --gpu-check checks; give both")
     if args.markdown and args.gpu_compile is None:
         raise UsageError("--markdown writes what --gpu-compile finds; give both")
+    if args.listing:
+        return _list(args)
     if args.gpu_compile is not None:
         return _compile(args.gpu_compile, args.dtype or DTYPES, args.markdown, args.json)
     if args.gpu_check is not None:
@@ -164,6 +182,33 @@ def _compile(targets: list[str], dtypes: Sequence[str], markdown: Path | None, a
         print_json(survey.as_facts(found))
     else:
         print_rich(*report.render(found))
+
+
+def _list(args: argparse.Namespace) -> None:
+    if not args.gpu_compile or len(args.gpu_compile) > 1 or not args.gpu_compile[0].startswith("sm_"):
+        raise UsageError("--listing needs one NVIDIA GPU, as in --gpu-compile sm_90")
+    if args.dtype:
+        raise UsageError("--listing is of float32; leave --dtype out")
+    from ..ops.accelerator import triton_missing
+
+    if reason := triton_missing():
+        raise RuntimeError(reason)
+    from ..doctor.gpu import listing
+    from ..ops.scan.triton_discretizations import DISCRETIZATIONS
+    from ..report.formats import as_markdown, as_rich
+
+    if args.listing not in DISCRETIZATIONS:
+        raise UsageError(f"{args.listing} has no GPU kernel to list; there is one for {', '.join(DISCRETIZATIONS)}")
+    if args.markdown:
+        listing.BLOCK.split(args.markdown.read_text(encoding="utf-8"), str(args.markdown))
+    found = listing.listing(args.gpu_compile[0], args.listing)
+    table = listing.by_line(found)
+    if args.markdown:
+        listing.BLOCK.replace(args.markdown, as_markdown(table, level=4))
+    if args.json:
+        print_json(listing.as_facts(found))
+    else:
+        print_rich(listing.as_text(found), "", *as_rich(table))
 
 
 COMMAND = Command("doctor", "show versions, processor and backends of this machine", DETAILS, configure, run)

@@ -43,7 +43,8 @@ def results_table(analysis: Analysis) -> Table:
         cells.append(_plus_minus(numbers.get(best.name), best.decimals))
         rows.append(tuple(cells))
     seeds = len(analysis.plan.seeds)
-    over = "One seed." if seeds == 1 else f"Mean ± standard deviation over {'the runs' if counted else f'{seeds} seeds'}."
+    runs = "the runs" if counted else f"{seeds} seeds"
+    over = "One seed." if seeds == 1 else f"Mean ± standard deviation over {runs}."
     return Table(
         "results",
         "Results",
