@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 
 from triton import knobs
 
-import tustin
-
 from ...report.block import Block
 from ...report.table import Table
 from . import cases
@@ -27,7 +25,7 @@ from .compile import compile_for
 from .inspect import inspect
 
 BLOCK = Block("gpu listing", "doctor")
-_PACKAGE = Path(str(tustin.__file__)).parent
+_PACKAGE = Path(__file__).parents[2]
 _KERNEL, _DTYPE = "scan forward", "float32"
 
 
