@@ -8,8 +8,9 @@ import pytest
 
 from tests.cli.test_cli import assert_one_error_line
 from tustin.cli import main
+from tustin.report.formats import as_markdown
 from tustin.study import read_study
-from tustin.study.finer import ways
+from tustin.study.finer import finer_table, ways
 from tustin.study.report import published
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +61,12 @@ def test_tables_go_into_a_page(tmp_path, undisturbed, capsys) -> None:
     assert text.startswith(f"before\n{begin}\n\n")
     assert text.endswith("<!-- tustin study small: end -->\nafter\n")
     assert published(read_study(folder)).strip() in text
+    shutil.rmtree(folder / "runs")
+    page.write_text(begin.replace("small", "small finer") + "\n<!-- tustin study small finer: end -->\n")
+    with_files = tmp_path / "with_files" / "small"
+    shutil.copytree(undisturbed[0], with_files)
+    assert main(["study", "finer", str(with_files), "--factors", "2", "--samples", "20", "--into", str(page)]) == 0
+    assert "of the trained models on 20 evenly spread held-out images" in page.read_text()
     page.write_text("no marks")
     capsys.readouterr()
     assert main(["study", "report", str(folder), "--into", str(page)]) == 1
@@ -76,13 +83,24 @@ def blocks() -> list[tuple[Path, str]]:
     return found
 
 
+def finer_text(folder: Path) -> str:
+    """The table of what the files say, in whichever ways and on as many images as they do."""
+    files = {path.stem.rpartition("-"): json.loads(path.read_text()) for path in folder.glob("finer/*.json")}
+    found = {(name, int(seed)): told["ways"] for (name, _, seed), told in sorted(files.items())}
+    (samples,) = {told["samples"] for told in files.values()}
+    return as_markdown(finer_table(read_study(folder), found, ways(), samples), level=3).strip()
+
+
 @pytest.mark.parametrize(("page", "name"), blocks(), ids=lambda value: getattr(value, "name", value))
 def test_published_tables_are_what_the_result_files_say(page: Path, name: str) -> None:
     """As long as a study has no result in the repository, the page says that it is running."""
     text = page.read_text(encoding="utf-8")
     inside = text.split(f"<!-- tustin study {name}: begin.")[1].split(f"<!-- tustin study {name}: end -->")[0]
+    name, _, part = name.partition(" ")
     folder = ROOT / "results" / name
-    if list(folder.glob("results/*.json")):
+    if part:
+        assert finer_text(folder) in inside if list(folder.glob("finer/*.json")) else "No results yet" in inside
+    elif list(folder.glob("results/*.json")):
         assert published(read_study(folder)).strip() in inside
     else:
         assert "No results yet" in inside

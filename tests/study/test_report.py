@@ -13,8 +13,10 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from tustin.cli import main
 from tustin.report.formats import as_latex, as_markdown, escape_latex
 from tustin.study import Study
+from tustin.study.picture import draw_study
 from tustin.study.report import print_tables, write_report
 from tustin.study.stats import analyse
 from tustin.study.tables import (
@@ -47,6 +49,23 @@ def test_the_same_study_gives_the_same_bytes(tmp_path: Path) -> None:
     folder = write(tmp_path / "study", STUDIES["interrupted"])
     before = {path: path.read_bytes() for path in write_report(folder)}
     assert {path: path.read_bytes() for path in write_report(folder)} == before
+
+
+def test_every_study_can_be_drawn_with_the_same_bytes(any_study: Study, tmp_path: Path) -> None:
+    for name in ("one.png", "two.png"):
+        draw_study(tmp_path / name, analyse(any_study))
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+
+
+def test_a_picture_is_drawn_beside_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path / "study", STUDIES["interrupted"])
+    assert main(["study", "report", str(folder), "--plot", str(tmp_path / "study.svg")]) == 0
+    text = (tmp_path / "study.svg").read_text(encoding="utf-8")
+    assert text.count("<path") > 28, "a mark for each run at least"
+    capsys.readouterr()
+    assert main(["study", "report", str(folder), "--plot", str(tmp_path / "study.docx")]) == 1
+    assert "must end in .png, .svg, .pdf" in capsys.readouterr().err
+    assert not (tmp_path / "study.docx").exists()
 
 
 def test_a_folder_without_a_study_is_refused(tmp_path: Path) -> None:

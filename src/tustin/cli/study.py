@@ -41,8 +41,9 @@ the command to continue a study, however it ended. You may add discretizations a
   plan RECIPE   before any run: the gain that the study could detect, the band within which it could call rules equal,
                 and the time it would take here; --std is the standard deviation of the paired differences
   status DIR    show how far a study is
-  report DIR    write the report of the runs so far; --into PAGE also writes the tables between two marks
-  finer DIR     evaluate the trained models with patches closer together
+  report DIR    write the report of the runs so far; --plot FILE also draws the differences and the learning curves,
+                --into PAGE also writes the tables between two marks
+  finer DIR     evaluate the trained models with patches closer together; also takes --into PAGE
 
 All of them take --json. docs/study.md says more.
 
@@ -246,15 +247,24 @@ def _run_status(args: argparse.Namespace) -> None:
 
 
 def _run_report(args: argparse.Namespace) -> None:
-    args.into = None
-    folder = study_forms.folder_of(args, lambda parser: parser.add_argument("--into", metavar="PAGE", type=Path))
+    args.into = args.plot = None
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--into", metavar="PAGE", type=Path)
+        parser.add_argument("--plot", metavar="FILE", type=Path)
+
+    folder = study_forms.folder_of(args, add)
     if folder is None:
         return
-    from ..study import read_study, report
+    from ..study import read_study, report, stats
 
     study = read_study(folder)
+    if args.plot:
+        from ..study.picture import draw_study
+
+        draw_study(args.plot, stats.analyse(study))
     if args.into:
-        report.write_into(args.into, study, folder)
+        report.write_into(args.into, folder, report.published(study))
     _tell(study, folder, args.json)
 
 

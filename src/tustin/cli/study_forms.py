@@ -96,18 +96,19 @@ def _spread(text: str) -> float:
 
 def finer(args: argparse.Namespace) -> None:
     """The trained models with their patches closer together."""
-    args.samples, args.factors, args.data_path = None, [2, 4], None
+    args.samples, args.factors, args.data_path, args.into = None, [2, 4], None, None
 
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--samples", metavar="N", type=at_least_one)
         parser.add_argument("--factors", metavar="A,B", type=listed(at_least_one))
         parser.add_argument("--data.path", dest="data_path", metavar="FOLDER")
+        parser.add_argument("--into", metavar="PAGE", type=Path)
 
     folder = folder_of(args, add)
     if folder is None:
         return
-    from ..report.formats import as_rich
-    from ..study import display, read_study
+    from ..report.formats import as_markdown, as_rich
+    from ..study import display, read_study, report
     from ..study import finer as study_finer
     from ..study.plan import config_in
 
@@ -119,8 +120,10 @@ def finer(args: argparse.Namespace) -> None:
     found = study_finer.evaluate(study, folder, config, chosen, args.samples, display.for_this_output().line)
     if not found:
         raise FileNotFoundError(f"no run of {str(folder)!r} has its best model: runs/METHOD-SEED/best.safetensors")
+    table = study_finer.finer_table(study, found, chosen, args.samples)
+    if args.into:
+        report.write_into(args.into, folder, as_markdown(table, level=3), study_finer.FOLDER)
     if args.json:
         print_json(study_finer.facts(found, chosen))
     else:
-        table = study_finer.finer_table(study, found, chosen)
         print_rich(*as_rich(table))

@@ -135,8 +135,11 @@ class _Some:
         return self.all.__getitems__([(index * total // self.number, seed) for index, seed in keys])
 
 
-def finer_table(study: Study, found: dict[tuple[str, int], dict[str, float]], chosen: Sequence[Way]) -> Table:
+def finer_table(
+    study: Study, found: dict[tuple[str, int], dict[str, float]], chosen: Sequence[Way], samples: int | None
+) -> Table:
     """A row for each method: the metric in each of the ways, mean ± standard deviation over the seeds."""
+    images = f"{samples:,} evenly spread" if samples else "all"
     plan = study.plan
     from ..train.metrics import METRICS
 
@@ -151,7 +154,8 @@ def finer_table(study: Study, found: dict[tuple[str, int], dict[str, float]], ch
         ("discretization", "n", *(way.name for way in chosen)),
         rows,
         f"{metric.title[0].upper()}{metric.title[1:]}{f' ({metric.unit})' if metric.unit else ''} of the trained "
-        "models with their patches closer together, mean ± standard deviation over n seeds; nothing was trained again. "
+        f"models on {images} held-out images with their patches closer together, mean ± standard deviation over n "
+        "seeds; nothing was trained again. "
         "1/2: half the stride and about four times as many tokens; Δ·0.25: every step a quarter of what it was.",
     )
 

@@ -13,12 +13,20 @@ import plotly.graph_objects as go
 from ..report.table import signed
 from ..report.timing import Ratio
 from ..train.metrics import Metric
-from .results import Result
 from .stats import CONFIDENCE, Analysis, Comparison
 from .times import CLOCKS, costs, decided_by_cpu
 from .wording import difference_unit, digits
 
-__all__ = ["empty_figure", "gains_plot", "learning_curves", "look", "scatter_plot"]
+__all__ = [
+    "axis_title",
+    "curve",
+    "empty_figure",
+    "gain_range",
+    "gains_plot",
+    "learning_curves",
+    "look",
+    "scatter_plot",
+]
 
 BASELINE_COLOUR = "#80868f"
 COLOURS = ("#2f7fd6", "#e0662f", "#2a9d6f", "#a45fcf", "#c4941a", "#d6477f", "#1f9fb5", "#9a7350")
@@ -36,7 +44,7 @@ def scatter_plot(analysis: Analysis) -> go.Figure:
     """The metric, mean ± standard deviation, against the time of training relative to the baseline's."""
     clock = "cpu" if decided_by_cpu(analysis) else "wall"
     title = f"{CLOCKS[clock]} of training : {escape(analysis.plan.baseline)}"
-    figure = empty_figure(title, _axis(analysis.metric))
+    figure = empty_figure(title, axis_title(analysis.metric))
     decimals = digits(analysis.metric)
     for summary, cost in zip(analysis.discretizations, costs(analysis), strict=True):
         value, ratio = summary.numbers.get(analysis.metric.name), getattr(cost, clock).ratio
@@ -80,14 +88,14 @@ def gains_plot(analysis: Analysis) -> go.Figure:
     )
     figure.add_hrect(y0=-plan.threshold, y1=plan.threshold, fillcolor=BASELINE_COLOUR, opacity=0.14, line_width=0)
     figure.add_hline(y=0, line={"color": BASELINE_COLOUR, "width": 1.5})
-    low, high = _reach(compared, plan.threshold)
+    low, high = gain_range(compared, plan.threshold)
     figure.update_yaxes(range=[low, high])
     _mark_threshold(figure, plan.threshold, high)
     figure.update_layout(showlegend=False)
     return figure
 
 
-def _reach(compared: Sequence[Comparison], threshold: float) -> tuple[float, float]:
+def gain_range(compared: Sequence[Comparison], threshold: float) -> tuple[float, float]:
     """Of the axis: all dots, intervals and zero, and the threshold unless it would press them together."""
     ends = [end for c in compared if c.gain for end in (c.gain.low, c.gain.high) if end is not None]
     values = [0.0, *(gain for comparison in compared for gain in comparison.gains), *ends]
@@ -142,11 +150,10 @@ def _gain_traces(analysis: Analysis, comparison: Comparison, place: int) -> Iter
 def learning_curves(analysis: Analysis) -> go.Figure:
     """The metric after each epoch or evaluation: the mean over the seeds, and a band of one standard deviation."""
     metric, counted = analysis.metric, analysis.plan.length()[0]
-    figure = empty_figure(counted, _axis(metric))
+    figure = empty_figure(counted, axis_title(metric))
     visible: list[float] = []
     for summary in analysis.discretizations:
-        runs = [r for r in analysis.study.results if r.discretization == summary.discretization and r.status == "done"]
-        places, means, stds = _curve(runs, metric.name, counted)
+        places, means, stds = curve(analysis, summary.discretization)
         if not places:
             continue
         colour, _ = _look(analysis, summary.discretization)
@@ -184,8 +191,10 @@ def learning_curves(analysis: Analysis) -> go.Figure:
     return figure
 
 
-def _curve(runs: Sequence[Result], metric: str, counted: str) -> tuple[list[float], list[float], list[float]]:
-    """Epochs or updates, means and standard deviations, where the metric was measured."""
+def curve(analysis: Analysis, discretization: str) -> tuple[list[float], list[float], list[float]]:
+    """Epochs or updates, means and standard deviations over the seeds, where the metric was measured."""
+    metric, counted = analysis.metric.name, analysis.plan.length()[0]
+    runs = [r for r in analysis.study.results if r.discretization == discretization and r.status == "done"]
     values: dict[float, list[float]] = {}
     for run in runs:
         for record in run.curve:
@@ -218,7 +227,8 @@ def empty_figure(x: str, y: str) -> go.Figure:
     return figure
 
 
-def _axis(metric: Metric) -> str:
+def axis_title(metric: Metric) -> str:
+    """The metric and its unit."""
     return f"{metric.title} ({metric.unit})" if metric.unit else metric.title
 
 

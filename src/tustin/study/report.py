@@ -37,9 +37,9 @@ def write_report(folder: str | Path) -> list[Path]:
     return [Path(folder) / name for name in texts]
 
 
-def write_into(page: Path, study: Study, folder: Path) -> None:
-    """What came out and the two tables, between the marks of this study in a page that people write."""
-    Block(folder.resolve().name, "study").replace(page, published(study))
+def write_into(page: Path, folder: Path, text: str, part: str = "") -> None:
+    """Put `text` between the marks of a study, or of a part of it, in a page that people write."""
+    Block(f"{folder.resolve().name} {part}".rstrip(), "study").replace(page, text)
 
 
 def published(study: Study) -> str:
