@@ -74,6 +74,12 @@ def _run(page: Path) -> None:
             assert not printed.getvalue(), f"{page.name}, line {line}: prints, but no text block shows what"
 
 
+def test_the_readme_is_short() -> None:
+    """At most 750 words, those of its tables and code included."""
+    text = re.sub(r"<!--.*?-->", "", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.S)
+    assert len([word for word in text.split() if re.search(r"\w", word)]) <= 750
+
+
 def test_the_documentation_has_code() -> None:
     runnable = {page.name for page in PAGES for t in _tokens(page) if t.type == "fence" and t.info == "python"}
     assert {"README.md", "math.md", "paper.md", "adding-a-discretization.md"} <= runnable

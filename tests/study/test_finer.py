@@ -1,6 +1,7 @@
 """The models of a study with their patches closer together, and its tables in a page."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tustin.cli import main
 from tustin.report.formats import as_markdown
 from tustin.study import read_study
 from tustin.study.finer import finer_table, ways
-from tustin.study.report import published
+from tustin.study.report import SHORT, in_short, published
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,12 +74,39 @@ def test_tables_go_into_a_page(tmp_path, undisturbed, capsys) -> None:
     assert_one_error_line(capsys, "must have one line", "tustin study small: begin")
 
 
+def test_a_page_may_hold_the_short_form(tmp_path, undisturbed) -> None:
+    folder, page = tmp_path / "small", tmp_path / "page.md"
+    shutil.copytree(undisturbed[0], folder)
+    study = read_study(folder)
+    short, whole = (
+        f"<!-- tustin study {name}: begin. Written by a command; edits here are lost. -->\n"
+        f"<!-- tustin study {name}: end -->\n"
+        for name in ("small short", "small")
+    )
+    page.write_text(short)
+    assert main(["study", "report", str(folder), "--into", str(page)]) == 0
+    lines = page.read_text().splitlines()
+    assert in_short(study).strip() in page.read_text()
+    assert [line.split(" | ")[0] for line in lines if line.startswith("| ")] == [
+        "| discretization",
+        "| ---",
+        "| zoh",
+        "| bil",
+    ]
+    assert not any(line.startswith("#") for line in lines)
+    page.write_text(f"{short}\n=====\n{whole}")
+    assert main(["study", "report", str(folder), "--into", str(page)]) == 0
+    first, second = page.read_text().split("=====")
+    assert in_short(study).strip() in first
+    assert published(study).strip() in second
+
+
 def blocks() -> list[tuple[Path, str]]:
     """Every page with the tables of a study, and the name of that study."""
     found = []
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         for line in page.read_text(encoding="utf-8").splitlines():
-            if line.startswith("<!-- tustin study ") and ": begin." in line:
+            if re.match("<!-- tustin study [^N].*: begin", line):  # NAME stands for any
                 found.append((page, line.removeprefix("<!-- tustin study ").partition(":")[0]))
     return found
 
@@ -98,7 +126,9 @@ def test_published_tables_are_what_the_result_files_say(page: Path, name: str) -
     inside = text.split(f"<!-- tustin study {name}: begin.")[1].split(f"<!-- tustin study {name}: end -->")[0]
     name, _, part = name.partition(" ")
     folder = ROOT / "results" / name
-    if part:
+    if part == SHORT:
+        assert in_short(read_study(folder)).strip() in inside
+    elif part:
         assert finer_text(folder) in inside if list(folder.glob("finer/*.json")) else "No results yet" in inside
     elif list(folder.glob("results/*.json")):
         assert published(read_study(folder)).strip() in inside

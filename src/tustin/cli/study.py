@@ -264,7 +264,7 @@ def _run_report(args: argparse.Namespace) -> None:
 
         draw_study(args.plot, stats.analyse(study))
     if args.into:
-        report.write_into(args.into, folder, report.published(study))
+        report.publish(args.into, folder, study)
     _tell(study, folder, args.json)
 
 

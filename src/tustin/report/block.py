@@ -23,6 +23,10 @@ class Block:
     def end(self) -> str:
         return f"<!-- tustin {self.command} {self.benchmark}: end -->"
 
+    def is_in(self, path: Path) -> bool:
+        """Whether the page has the mark of this block."""
+        return self.begin in path.read_text(encoding="utf-8")
+
     def replace(self, path: Path, text: str) -> None:
         """Put `text` between the two marks of the page."""
         before, after = self.split(path.read_text(encoding="utf-8"), str(path))

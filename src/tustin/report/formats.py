@@ -45,14 +45,10 @@ _MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|#"}
 
 
 def as_markdown(table: Table, level: int = 2) -> str:
-    """A section with the table and its note; `level` is that of its heading."""
+    """A section with the table and its note; `level` is that of its heading, 0 leaves it out."""
     alignment = ["---" if table.is_text(column) else "---:" for column in range(len(table.header))]
-    lines = [
-        f"{'#' * level} {escape_markdown(table.title)}",
-        "",
-        _markdown_row(map(escape_markdown, table.header)),
-        _markdown_row(alignment),
-    ]
+    lines = [f"{'#' * level} {escape_markdown(table.title)}", ""] if level else []
+    lines += [_markdown_row(map(escape_markdown, table.header)), _markdown_row(alignment)]
     lines += [_markdown_row(map(escape_markdown, row)) for row in table.texts()]
     if table.note:
         lines += ["", escape_markdown(table.note)]

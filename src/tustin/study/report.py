@@ -15,16 +15,19 @@ from ..support.files import remove_unfinished, write_text
 from .results import Result, Study, read_study
 from .stats import Analysis, analyse, numbers_of
 from .subject import about
-from .tables import failures_table, paper_table, results_table, significance_table
+from .tables import failures_table, paper_table, results_table, short_table, significance_table
 from .times import costs, times_table
-from .wording import headline, limits, title
+from .wording import headline, limits, missing_runs, title
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ..report.table import Table
 
-__all__ = ["print_tables", "published", "write_into", "write_report"]
+__all__ = ["SHORT", "in_short", "print_tables", "publish", "published", "write_into", "write_report"]
+
+SHORT = "short"
+"""The part of a study that `in_short` writes."""
 
 
 def write_report(folder: str | Path) -> list[Path]:
@@ -39,7 +42,27 @@ def write_report(folder: str | Path) -> list[Path]:
 
 def write_into(page: Path, folder: Path, text: str, part: str = "") -> None:
     """Put `text` between the marks of a study, or of a part of it, in a page that people write."""
-    Block(f"{folder.resolve().name} {part}".rstrip(), "study").replace(page, text)
+    _block(folder, part).replace(page, text)
+
+
+def publish(page: Path, folder: Path, study: Study) -> None:
+    """Write what the page has marks for: the whole text, the short one, or both."""
+    with_short = _block(folder, SHORT).is_in(page)
+    if with_short:
+        write_into(page, folder, in_short(study), SHORT)
+    if not with_short or _block(folder).is_in(page):
+        write_into(page, folder, published(study))
+
+
+def _block(folder: Path, part: str = "") -> Block:
+    return Block(f"{folder.resolve().name} {part}".rstrip(), "study")
+
+
+def in_short(study: Study) -> str:
+    """The text for pages with little room: the headline, and one table of means, gains and verdicts."""
+    analysis = analyse(study)
+    text = escape_markdown(" ".join([*headline(analysis), *missing_runs(analysis)]))
+    return f"{text}\n\n{as_markdown(short_table(analysis), level=0)}"
 
 
 def published(study: Study) -> str:

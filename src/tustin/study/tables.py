@@ -18,6 +18,7 @@ __all__ = [
     "results_table",
     "runs_table",
     "settings_table",
+    "short_table",
     "significance_table",
 ]
 
@@ -73,6 +74,29 @@ def significance_table(analysis: Analysis) -> Table:
         f"“Not shown” does not mean equal.{_state(analysis)}{direction}",
         frozenset({"verdict"}),
     )
+
+
+def short_table(analysis: Analysis) -> Table:
+    """One table for a page with little room: mean, gain and verdict of every rule, the baseline first."""
+    plan, metric = analysis.plan, analysis.metric
+    unit = difference_unit(metric)
+    means = {summary.discretization: summary.numbers.get(metric.name) for summary in analysis.discretizations}
+    rows = [(plan.baseline, _mean(means.get(plan.baseline), metric), NOTHING, NOTHING, "baseline")]
+    for comparison in analysis.comparisons:
+        name, verdict, gain, interval, *_ = _comparison_row(comparison, digits(metric))
+        rows.append((name, _mean(means.get(name), metric), gain, interval, verdict))
+    return Table(
+        "short",
+        "Results in short",
+        ("discretization", _title(metric), f"gain ({unit})" if unit else "gain", f"{CONFIDENCE:.0%} interval", "verdict"),
+        rows,
+        f"Means over the seeds. Gain: over {plan.baseline} with the same seed. “Not shown” does not mean equal.",
+        frozenset({"verdict"}),
+    )
+
+
+def _mean(spread: Spread | None, metric: Metric) -> str:
+    return NOTHING if spread is None else f"{spread.mean:.{digits(metric)}f}"
 
 
 def _state(analysis: Analysis) -> str:

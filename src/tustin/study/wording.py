@@ -11,7 +11,7 @@ from .signflips import holm, smallest_p
 from .stats import CONFIDENCE, Analysis, Comparison, Verdict
 from .subject import data_name
 
-__all__ = ["difference_unit", "digits", "headline", "limits", "title"]
+__all__ = ["difference_unit", "digits", "headline", "limits", "missing_runs", "title"]
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
@@ -105,11 +105,15 @@ def limits(analysis: Analysis) -> list[str]:
     return [*_of_runs(analysis), *_of_tests(analysis), *_of_environments(analysis)]
 
 
+def missing_runs(analysis: Analysis) -> list[str]:
+    """One sentence if runs are missing."""
+    missing, total = len(analysis.study.missing), len(analysis.plan.runs())
+    return [f"{missing} of {total} runs {_have(missing)} not ended, so the result may change."] if missing else []
+
+
 def _of_runs(analysis: Analysis) -> Iterator[str]:
-    study, plan = analysis.study, analysis.plan
-    if study.missing:
-        total = len(plan.runs())
-        yield f"{len(study.missing)} of {total} runs {_have(len(study.missing))} not ended, so the result may change."
+    study = analysis.study
+    yield from missing_runs(analysis)
     for reason in study.damaged.values():
         yield f"A result is not counted: {reason}."
     for summary in analysis.discretizations:
