@@ -80,6 +80,7 @@ def short_table(analysis: Analysis) -> Table:
     """One table for a page with little room: mean, gain and verdict of every rule, the baseline first."""
     plan, metric = analysis.plan, analysis.metric
     unit = difference_unit(metric)
+    gained = f"gain ({unit})" if unit else "gain"
     means = {summary.discretization: summary.numbers.get(metric.name) for summary in analysis.discretizations}
     rows = [(plan.baseline, _mean(means.get(plan.baseline), metric), NOTHING, NOTHING, "baseline")]
     for comparison in analysis.comparisons:
@@ -88,7 +89,7 @@ def short_table(analysis: Analysis) -> Table:
     return Table(
         "short",
         "Results in short",
-        ("discretization", _title(metric), f"gain ({unit})" if unit else "gain", f"{CONFIDENCE:.0%} interval", "verdict"),
+        ("discretization", _title(metric), gained, f"{CONFIDENCE:.0%} interval", "verdict"),
         rows,
         f"Means over the seeds. Gain: over {plan.baseline} with the same seed. “Not shown” does not mean equal.",
         frozenset({"verdict"}),
