@@ -55,7 +55,7 @@ CSRC := src/tustin/ops/csrc
 FLAGS := -std=c++17 -fPIC -fopenmp -Wall -Wextra -Wno-psabi -fvisibility=hidden -ffp-contract=off -fno-math-errno -DTUSTIN_CHUNK=32
 PROGRAM = '-Wl,-rpath,$$$$ORIGIN' -fopenmp
 define library
-build/$(1)/_native.so: $(foreach kernel,scan scheduled conv conv_update rowwise native,build/$(1)/$(kernel).o)
+build/$(1)/_native.so: $(foreach kernel,scan scheduled conv conv_update linear rowwise native,build/$(1)/$(kernel).o)
 	@$(2) -fopenmp $(3) -shared $$^ -o $$@
 build/$(1)/%.o: $(CSRC)/%.cpp $(wildcard $(CSRC)/*.h*) Makefile
 	@mkdir -p $$(@D) && echo "$(2) $$@" && $(2) $(FLAGS) $(3) -c $$< -o $$@
@@ -74,8 +74,9 @@ sanitize: $(READY)
 	export LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 TUSTIN_NATIVE_LIBRARY=build/sanitize/_native.so; \
 	$(BIN)/python -c "from tustin.ops import native; native.library()" && \
-	$(BIN)/python -m pytest -q -k "mamba or bil or conv or rowwise" \
-	  tests/ops/scan/test_native_accuracy.py tests/ops/conv/test_conv.py tests/ops/rowwise/test_rowwise.py
+	$(BIN)/python -m pytest -q -k "mamba or bil or conv or rowwise or linear" \
+	  tests/ops/scan/test_native_accuracy.py tests/ops/conv/test_conv.py tests/ops/rowwise/test_rowwise.py \
+	  tests/ops/update/test_linear.py
 
 # The code for AVX-512's registers on a CPU that need not have them: the compiler takes two of AVX2's for each.
 NEEDS_V3 = levels=$$($(BIN)/python -c "from tustin.ops import native; print(*native.cpu_levels())") || exit 1; \
@@ -87,7 +88,8 @@ wide: $(READY)
 	$(MAKE) --no-print-directory -j2 build/wide/_native.so && \
 	export TUSTIN_NATIVE_LIBRARY=build/wide/_native.so && \
 	$(BIN)/python -c "from tustin.ops import native; native.library()" && \
-	$(BIN)/python -m pytest -q -n auto tests/ops/scan tests/ops/conv tests/ops/rowwise -k "native or bits or conv or rowwise"
+	$(BIN)/python -m pytest -q -n auto tests/ops/scan tests/ops/conv tests/ops/rowwise \
+	    tests/ops/update/test_linear.py -k "native or bits or conv or rowwise or linear"
 
 # The same source for ARM, run in an emulator: every result must have the bits that it has on this machine.
 QEMU ?= qemu-aarch64

@@ -106,6 +106,55 @@ def test_decoding_takes_the_short_way_where_it_can(monkeypatch: pytest.MonkeyPat
     assert len(taken) == 2
 
 
+def test_the_short_way_takes_layers_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer with a hook, or one that somebody has put in its place, computes for itself; so does a larger batch."""
+    taken = []
+    linear = one_token.native.linear
+    monkeypatch.setattr(one_token.native, "linear", lambda *arguments: taken.append(1) or linear(*arguments))
+
+    class Doubled(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(x)
+
+    def replaced(mixer: nn.Module) -> None:
+        mixer.out_proj.__class__ = Doubled
+
+    def hooked(mixer: nn.Module) -> None:
+        mixer.in_proj.register_forward_hook(lambda module, inputs, output: 2 * output)
+
+    def given_a_forward(mixer: nn.Module) -> None:
+        forward = mixer.x_proj.forward
+        mixer.x_proj.forward = lambda x: 2 * forward(x)
+
+    for change, batch, layers in (
+        (lambda mixer: None, 2, 6),
+        (lambda mixer: None, 9, 0),
+        (replaced, 2, 5),
+        (hooked, 2, 5),
+        (given_a_forward, 2, 5),
+    ):
+        both = []
+        for model in (tustin.adapt(built(mamba)), built(mamba)):
+            change(model.backbone.layers[1].mixer)
+            taken.clear()
+            with torch.no_grad():
+                cache = model(tokens(batch), use_cache=True).cache_params
+                both.append(model(tokens(batch)[:, :1], cache_params=cache, use_cache=True).logits)
+            if not both[1:]:
+                assert len(taken) == layers
+        assert_close(*both, CLOSE)
+
+
+def test_a_token_under_autocast() -> None:
+    both = []
+    for model in (tustin.adapt(built(mamba)), built(mamba)):
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            cache = model(tokens(), use_cache=True).cache_params
+            both.append(model(tokens()[:, :1], cache_params=cache, use_cache=True).logits)
+    assert both[0].dtype == both[1].dtype
+    assert_close(both[0].bfloat16(), both[1].float(), {torch.bfloat16: 0.05})
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype: torch.dtype) -> None:
     own = built(mamba)

@@ -19,6 +19,8 @@ from ..ops.operators import needs_gradient_of, observed
 from ..ops.update import native
 
 _CPU = torch.device("cpu")
+_FEW = 4
+"""Rows of a batch that our linear layer is faster for: it reads the weights as fast as the memory can."""
 
 
 def with_one_token(forward: Callable[..., Any], rule: Discretization) -> Callable[..., Any]:
@@ -40,6 +42,8 @@ def with_one_token(forward: Callable[..., Any], rule: Discretization) -> Callabl
 def _can(mixer: Any, hidden: Tensor, rule: Discretization) -> bool:
     """Whether it is one token on a CPU, the weights are as they were made, and nobody looks or wants gradients."""
     if torch.compiler.is_compiling() or hidden.shape[1] != 1 or torch.is_grad_enabled() or observed():
+        return False
+    if torch.is_autocast_enabled("cpu"):
         return False
     conv, step = mixer.conv1d, mixer.dt_proj
     if type(conv) is not nn.Conv1d or type(step) is not nn.Linear or mixer.activation not in ("silu", "swish"):
@@ -80,12 +84,27 @@ def _states(mixer: Any, cache: Any, batch: int, rule: Discretization) -> tuple[T
 def _one_token(mixer: Any, hidden: Tensor, conv_state: Tensor, state: Tensor, rule: str) -> Tensor:
     conv, step = mixer.conv1d, mixer.dt_proj
     N = mixer.ssm_state_size
-    x, z = mixer.in_proj(hidden).squeeze(1).split(mixer.intermediate_size, dim=1)  # (batch, D)
+    x, z = _linear(mixer.in_proj, hidden.squeeze(1)).split(mixer.intermediate_size, dim=1)  # (batch, D)
     x = native.update_conv(conv_state, x.unsqueeze(-1), conv.weight.squeeze(1), conv.bias, True).squeeze(-1)
-    small, B, C = mixer.x_proj(x).split([mixer.time_step_rank, N, N], dim=1)
+    small, B, C = _linear(mixer.x_proj, x).split([mixer.time_step_rank, N, N], dim=1)
     delta = F.linear(small, step.weight)
     A = torch.exp(mixer.A_log).neg_()
     y = native.update_state(state, x, delta, A, B, C, mixer.D, z, step.bias, None, True, rule)
     torch._C._increment_version((conv_state, state))  # as torch.autograd.graph.increment_version
-    out: Tensor = mixer.out_proj(y.unsqueeze(1))
+    return _linear(mixer.out_proj, y).unsqueeze(1)
+
+
+def _linear(layer: Any, x: Tensor) -> Tensor:
+    """A linear layer of few rows by our kernel. One that is not plain computes for itself."""
+    if type(layer) is nn.Linear and len(x) <= _FEW and not _has_hooks(layer):
+        weight, bias = layer.weight, layer.bias
+        if _are_plain(weight, bias) and weight.is_contiguous() and weight.shape[1] == x.shape[1]:
+            return native.linear(x, weight, bias)
+    out: Tensor = layer(x)
     return out
+
+
+def _has_hooks(layer: nn.Module) -> bool:
+    """Whether somebody wants to be asked or told when it is called; accelerate and others put a `forward` in it."""
+    own = layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer)
+    return bool(own) or torch.nn.modules.module._has_any_global_hook()

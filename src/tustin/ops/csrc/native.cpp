@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "conv.h"
+#include "linear.h"
 #include "rowwise.h"
 #include "scan.h"
 #include "slices.hpp"
@@ -13,6 +14,7 @@
   int run_conv_update(const TustinConvUpdate*);   \
   int run_gate(const TustinGate*, bool gradient); \
   int run_norm(const TustinNorm*, bool gradient); \
+  int run_linear(const TustinLinear*);            \
   }
 #ifndef TUSTIN_LEVELS  // best first
 #if defined(__x86_64__)
@@ -33,6 +35,7 @@ struct Level {
   int (*run_conv_update)(const TustinConvUpdate*);
   int (*run_gate)(const TustinGate*, bool gradient);
   int (*run_norm)(const TustinNorm*, bool gradient);
+  int (*run_linear)(const TustinLinear*);
 };
 
 [[maybe_unused]] bool has_baseline() { return true; }
@@ -49,7 +52,7 @@ struct Level {
 
 #define TUSTIN_ENTRY(level)                                                                             \
   {#level,          has_##level,     level::run_scan, level::run_conv, level::run_conv_update,          \
-   level::run_gate, level::run_norm},
+   level::run_gate, level::run_norm,    level::run_linear},
 constexpr Level kLevels[] = {TUSTIN_LEVELS(TUSTIN_ENTRY)};
 #undef TUSTIN_ENTRY
 
@@ -74,7 +77,7 @@ int tustin_gate_forward(const TustinGate* gate) { return current->run_gate(gate,
 int tustin_gate_backward(const TustinGate* gate) { return current->run_gate(gate, true); }
 int tustin_norm_forward(const TustinNorm* norm) { return current->run_norm(norm, false); }
 int tustin_norm_backward(const TustinNorm* norm) { return current->run_norm(norm, true); }
-
+int tustin_linear(const TustinLinear* linear) { return current->run_linear(linear); }
 
 int64_t tustin_argument_bytes(const char* function) {
   const struct {
@@ -82,7 +85,7 @@ int64_t tustin_argument_bytes(const char* function) {
     size_t bytes;
   } known[] = {{"tustin_conv_update", sizeof(TustinConvUpdate)}, {"tustin_scan_", sizeof(TustinScan)},
                {"tustin_conv_", sizeof(TustinConv)},             {"tustin_gate_", sizeof(TustinGate)},
-               {"tustin_norm_", sizeof(TustinNorm)}};
+               {"tustin_norm_", sizeof(TustinNorm)},             {"tustin_linear", sizeof(TustinLinear)}};
   for (const auto& entry : known)
     if (!strncmp(function, entry.name, strlen(entry.name))) return static_cast<int64_t>(entry.bytes);
   return 0;

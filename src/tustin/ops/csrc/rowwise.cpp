@@ -86,15 +86,6 @@ int gate(const TustinGate& g) {
 // ── the norm ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 template <class Real>
-TUSTIN_INLINE Real sum(Vec<Real> v) {
-  Real lanes[kLanes<Real>];
-  store(lanes, v);
-  for (int half = kLanes<Real> / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  return lanes[0];
-}
-
-template <class Real>
 struct NormTask {
   using V = Vec<Real>;
   static constexpr int W = kLanes<Real>;

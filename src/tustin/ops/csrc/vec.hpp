@@ -197,6 +197,15 @@ TUSTIN_INLINE HalfVec<Real> high_half(Vec<Real> v) {
     return v.high;
 }
 
+template <class Real>
+TUSTIN_INLINE Real sum(Vec<Real> v) {
+  Real lanes[kLanes<Real>];
+  store(lanes, v);
+  for (int half = kLanes<Real> / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  return lanes[0];
+}
+
 // The sums of as many rows as a HalfVec has lanes, in one: inside each sixteen bytes first, then across them.
 template <class Real>
 TUSTIN_INLINE HalfVec<Real> sum_rows(HalfVec<Real>* v) {

@@ -1,4 +1,4 @@
-"""The native CPU backend: the scan of csrc/scan.h over one token, and the update of csrc/conv.h."""
+"""The native CPU backend: the scan of csrc/scan.h over one token, and what csrc/conv.h and csrc/linear.h do for it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..scan import native as scan
 from ..scan.arguments import Options, Tensors
 
 _UPDATE = Struct(f"@3i5q{native.TENSOR * 5}")  # TustinConvUpdate
+_LINEAR = Struct("@i3q4P")  # TustinLinear
 
 
 def update_state(
@@ -58,4 +59,13 @@ def update_conv(state: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, s
     for t in (state, x, weight, bias, out):
         numbers += native.fields(t)
     native.call("tustin_conv_update", _UPDATE.pack(*numbers), "causal_conv_update")
+    return out
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x (rows, K), weight (N, K), bias (N,) → (rows, N), for a few rows; all float32, and the weights contiguous."""
+    x, (N, K) = x.contiguous(), weight.shape
+    out = x.new_empty(len(x), N)
+    arguments = _LINEAR.pack(native.threads(), len(x), K, N, *native.addresses(x, weight, bias, out))
+    native.call("tustin_linear", arguments, "linear")
     return out
