@@ -99,7 +99,9 @@ def test_of_some_the_first_call_is_all_that_is_measured(log):
         seen.append(dict(expected))
         return []
 
-    found = measure(Plan([A, B], lambda case: ONE, lambda expected: 1, parties, once=lambda case: case == B), silent)
+    found = measure(
+        Plan([A, B], lambda case: ONE, lambda expected: 1, parties, once=lambda case, seconds: case == B), silent
+    )
     assert seen == [{A: 1.0}]
     assert found.timings[B].laps == {Lap(FIRST_CALL, 0, 0): 1.0}
 

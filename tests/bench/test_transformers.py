@@ -41,7 +41,7 @@ def result_of(seconds: dict[tuple[str, str], float]) -> Result:
         if (case.path, case.task) in seconds
     }
     machine = {"versions": {}, "cpu": {"model": "a CPU", "cores": 2}, "gpu": None, "load": 0.0, "native_level": "v3"}
-    shares = {"decoding, 24 layers": {"matrix products": 0.75, "scan": 0.25}}
+    shares = {"prefill, 512 tokens, 24 layers": {"matrix products": 0.75, "scan": 0.25}}
     command = "tustin bench transformers"
     return Result("transformers", command, "2026-01-01", OPTIONS, machine, 2, 1, found, notes={"shares": shares})
 
@@ -65,7 +65,7 @@ def test_checks() -> None:
         (1.25, False),
     ]
     [times, shares, _] = outcome.tables
-    assert ("decoding, 24 layers", "50.0", "–", "40.0", "25.0", "1.2 (1.2 to 1.2)", "–") in times.rows
+    assert ("decoding, 24 layers", "50.0", "–", "40.0", "25.0", "1.2 (1.2 to 1.2)", "–", "7, –, 7") in times.rows
     assert ("matrix products", "75%") in shares.rows
 
 

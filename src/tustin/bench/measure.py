@@ -85,8 +85,8 @@ class Plan:
     """Why a case is left out, given what is known of those before it."""
     may_fail: Callable[[Case], bool] = lambda case: case.compiled
     """Whether a case that fails is left out; any other failure ends the run."""
-    once: Callable[[Case], bool] = lambda case: False
-    """Whether the first call of a case is all that is measured of it."""
+    once: Callable[[Case, float], bool] = lambda case, seconds: False
+    """Whether what was found of a case at the start, so many seconds a call, is all that is measured of it."""
     processes: int = 1
     """Fresh ones after each half, third and so on of the rounds: where a process puts its tensors is luck, too."""
 
@@ -139,7 +139,7 @@ def _first_calls(
                 raise
             found.skipped[case] = " ".join(str(error).split())[:200]  # a compiler's complaints can be pages long
             continue
-        if plan.once(case):
+        if plan.once(case, known[case]):
             laps[case][Lap(FIRST_CALL, 0, 0)] = known[case]
     return {case: seconds for case, seconds in known.items() if not laps[case]}
 

@@ -53,7 +53,7 @@ def run(
         process=lambda case: process,
         rounds=rounds,
         parties=parties,
-        once=lambda case: isinstance(case, ModelCase) and case.candidate.backend == "reference",
+        once=lambda case, seconds: isinstance(case, ModelCase) and case.candidate.backend == "reference",
         processes=PROCESSES,
     )
     found = measure(plan, report)

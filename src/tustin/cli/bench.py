@@ -284,8 +284,8 @@ examples:
         """\
 A Mamba with the shape of mamba-130m and random weights: prompts, decoding and training steps. Compares transformers'
 own CPU path, its use_mambapy=True, and the model after tustin.adapt(model), in turns, and lists the slowest operations.
-transformers' own training step is timed once, because it takes a minute or more. docs/adapters.md says how to adapt a
-model.
+What takes more than ten seconds is called once, such as transformers' own training step. docs/adapters.md says how to
+adapt a model.
 
 examples:
   tustin bench transformers
@@ -293,7 +293,7 @@ examples:
   tustin bench transformers --lengths 128,512 --threads 2 --rounds 7
   tustin bench transformers --markdown docs/performance.md""",
         {
-            "quick": "two or three minutes: one length of each and fewer rounds",
+            "quick": "one or two minutes: one length of each and fewer rounds",
             "lengths": "prompt lengths, comma-separated (default: 512,2048; quick: 512)",
             "threads": "",
             "rounds": "default: 5, quick: 2",
