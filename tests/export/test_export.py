@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import tustin
+from tests import own_rule
+from tests.cli.commands import refused, told
 from tustin.export import export, graph
 from tustin.export.pooling import Pooling
 from tustin.export.program import FACTS
@@ -49,12 +51,12 @@ def test_onnx_of_any_size_says_the_block_once(tmp_path: Path) -> None:
     assert [function.name for function in proto.functions] == ["block"]
     assert {node.domain for node in proto.functions[0].node} == {""}
     assert [node.op_type for node in proto.functions[0].node].count("Scan") == 2
-    told = {entry.key: entry.value for entry in proto.metadata_props}
-    assert told["discretization"] == "zoh"
-    assert told["tustin"] == tustin.__version__
-    assert json.loads(told["class_names"]) == [f"sort {i}" for i in range(5)]
-    assert json.loads(told["input_size"]) == [3, 32, 32]
-    assert {"mean", "std", "interpolation", "crop_pct", "crop_mode", "task"} <= set(told)
+    about = {entry.key: entry.value for entry in proto.metadata_props}
+    assert about["discretization"] == "zoh"
+    assert about["tustin"] == tustin.__version__
+    assert json.loads(about["class_names"]) == [f"sort {i}" for i in range(5)]
+    assert json.loads(about["input_size"]) == [3, 32, 32]
+    assert {"mean", "std", "interpolation", "crop_pct", "crop_mode", "task"} <= set(about)
     for shape in ((1, 3, 32, 32), (5, 3, 48, 20)):
         images = torch.randn(shape)
         assert_same(answers(path, images), made, images)
@@ -126,6 +128,7 @@ def test_a_file_that_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.
     translate = graph._translate
 
     def translate_another(made: Any, *more: Any) -> Any:
+        assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]  # a kill leaves nothing behind
         other = copy.deepcopy(made)
         other.head.bias += 1
         return translate(other, *more)
@@ -151,6 +154,17 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(graph, "find_spec", lambda name: None if name == "onnxruntime" else object())
     with pytest.raises(RuntimeError, match=r"needs onnxruntime: pip install 'tustin\[onnx\]'; --no-check does without"):
         export(model(depth=1), tmp_path / "model.onnx")
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_a_rule_of_the_users_own_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (rule,) = tustin.discretize.import_rules(rules := own_rule.write(tmp_path))
+    tustin.save(model(depth=1, discretization=rule.name), checkpoint := tmp_path / "own.safetensors")
+    del tustin.DISCRETIZATIONS[rule.name]
+    assert "name it with --import FILE" in refused(capsys, 1, "export", checkpoint)
+    facts = told(capsys, "export", checkpoint, "--import", rules, "--no-check")
+    properties = onnx.load(facts["file"]).metadata_props
+    assert {entry.key: entry.value for entry in properties}["discretization"] == rule.name
 
 
 @pytest.mark.long

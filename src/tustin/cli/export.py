@@ -76,4 +76,6 @@ def _told(facts: dict[str, Any]) -> str:
     return f"{facts['file']}: {size}; {checked}"
 
 
-COMMAND = Command("export", "write a model as ONNX, or as a program of PyTorch", DETAILS, configure, run)
+COMMAND = Command(
+    "export", "write a model as ONNX, or as a program of PyTorch", DETAILS, configure, run, takes_rule=True
+)

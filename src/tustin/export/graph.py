@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..support.files import replacing
+from ..support.files import replacing, writable
 from .description import INPUT, OUTPUT, describe_for_export, dynamic_shapes, prepared, samples
 from .outline import outline_blocks
 from .pooling import pool_by_products
@@ -41,12 +41,12 @@ def to_onnx(
 ) -> dict[str, Any]:
     """Write `model` as ONNX: standard operators only, one input, one output. Arguments as in `tustin.export.export`."""
     _insist_on("onnx", "onnxscript", *(["onnxruntime"] if check else []))
+    writable(Path(path))
     model = prepared(model)
-    about = describe_for_export(model, dynamic_size, trained_with)
+    translated = _translate(model, dynamic_size, describe_for_export(model, dynamic_size, trained_with))
+    content, facts = _serialized(translated)
+    error = _largest_difference(model, content, dynamic_size) if check else None
     with replacing(path) as file:
-        translated = _translate(model, dynamic_size, about)
-        content, facts = _serialized(translated)
-        error = _largest_difference(model, content, dynamic_size) if check else None
         file.write(content)
     return {"file": str(path), "format": "onnx", **facts, "bytes": len(content), "largest_error": error}
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..support.files import replacing
+from ..support.files import replacing, writable
 from .description import describe_for_export, dynamic_shapes, prepared, samples
 from .graph import insist_on_same_results
 
@@ -30,17 +30,17 @@ def to_torch(
     trained_with: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write `model` as a program of `torch.export` whose scans are our operators; arguments as in `export`."""
+    writable(Path(path))
     model = prepared(model)
     about = json.dumps(describe_for_export(model, dynamic_size, trained_with))
+    images = samples(model, dynamic_size)[0]
+    with torch.no_grad():
+        program = torch.export.export(model, (images,), dynamic_shapes=dynamic_shapes(dynamic_size))
+    written = io.BytesIO()
+    torch.export.save(program, written, extra_files={FACTS: about})
+    content = written.getvalue()
+    error = _largest_difference(model, content, dynamic_size) if check else None
     with replacing(path) as file:
-        with torch.no_grad():
-            program = torch.export.export(
-                model, (samples(model, dynamic_size)[0],), dynamic_shapes=dynamic_shapes(dynamic_size)
-            )
-        written = io.BytesIO()
-        torch.export.save(program, written, extra_files={FACTS: about})
-        content = written.getvalue()
-        error = _largest_difference(model, content, dynamic_size) if check else None
         file.write(content)
     nodes = len(program.graph.nodes)
     return {"file": str(path), "format": "torch", "nodes": nodes, "bytes": len(content), "largest_error": error}
