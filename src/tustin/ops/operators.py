@@ -130,6 +130,7 @@ def register_in_place(
         for argument in arguments:
             if isinstance(argument, Tensor):
                 check_memory(name, argument)
+        _check_takes_values(name, arguments)
         return definition(*arguments)
 
     return call
@@ -185,6 +186,18 @@ def check_memory(name: str, tensor: Tensor) -> None:
             raise RuntimeError(f"{name}: a tensor was taken out of its vmap; return it from there instead")
     elif _was_freed(tensor):
         raise RuntimeError(f"{name}: a tensor of shape {tuple(tensor.shape)} has no memory, its storage was freed")
+
+
+def _check_takes_values(name: str, arguments: Sequence[Any]) -> None:
+    """Raise if PyTorch cannot write into the first, the state, what comes of the others; its own words tell of bugs.
+
+    Asked in private: functional tensors have no public sign, nor have zeros without memory.
+    """
+    state, *others = (argument for argument in arguments if isinstance(argument, Tensor))
+    if state._is_zerotensor():
+        raise ValueError(f"{name}: state is overwritten, but it is zeros without memory; clone it first")
+    if not torch._is_functional_tensor(state) and any(map(torch._is_functional_tensor, others)):
+        raise TypeError(f"{name}: state is overwritten, and must be a functional tensor as an argument is one")
 
 
 def _was_freed(tensor: Tensor) -> bool:

@@ -9,7 +9,7 @@ from torch.profiler import profile
 
 from tests.native import in_threads_at_once, needs_native
 from tests.ops.conv.test_conv import filters
-from tests.ops.tensor_kinds import UNUSABLE, freed, negated
+from tests.ops.tensor_kinds import UNUSABLE, USABLE, freed, negated, plain
 from tests.ops.update.tokens import sequence, token
 from tustin import causal_conv_update, selective_state_update
 
@@ -102,6 +102,59 @@ def test_memory_that_is_gone(call: Call) -> None:
     state, *x = tensors_for(call)
     with pytest.raises(RuntimeError, match=UNUSABLE[freed]):
         call(freed(state), *x)
+
+
+@needs_native
+@pytest.mark.filterwarnings("ignore:.*to_mkldnn", "ignore:.*quantiz", "ignore:.*nested")  # they tell of their future
+@each
+@pytest.mark.parametrize("kind", USABLE)
+def test_every_kind_of_tensor(call: Call, kind: str) -> None:
+    """Each argument but the state: the same as of plain numbers, or one sentence."""
+    for i in range(1, len(tensors_for(call))):
+        x = tensors_for(call)
+        x[i] = USABLE[kind](-x[i] if kind == "negated" else x[i])
+        exact = [plain(t).detach() for t in x]
+        with torch.no_grad():
+            if "functional" in kind:
+                with pytest.raises(TypeError, match="state is overwritten, and must be a functional tensor"):
+                    call(*x)
+                continue
+            assert torch.allclose(plain(call(*x)), call(*exact), rtol=1e-5, atol=1e-5), f"argument {i}"
+        assert torch.allclose(x[0], exact[0], rtol=1e-5, atol=1e-5), f"state, argument {i}"
+
+
+@needs_native
+@pytest.mark.filterwarnings("ignore:.*to_mkldnn", "ignore:.*quantiz", "ignore:.*nested")
+@each
+@pytest.mark.parametrize(("make", "sentence"), UNUSABLE.items(), ids=UNUSABLE.values())
+def test_tensors_that_are_refused(call: Call, make: Callable[[Tensor], Tensor], sentence: str) -> None:
+    for i in range(len(tensors_for(call))):
+        x = tensors_for(call)
+        x[i] = make(x[i])
+        with pytest.raises((TypeError, RuntimeError), match=sentence) as refusal:
+            call(*x)
+        assert "\n" not in str(refusal.value)
+
+
+@needs_native
+@each
+def test_a_state_without_memory(call: Call) -> None:
+    state, *x = tensors_for(call)
+    with torch.no_grad(), pytest.raises(ValueError, match="state is overwritten, but it is zeros without memory"):
+        call(USABLE["zeros without memory"](state), *x)
+
+
+@needs_native
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # PyTorch itself uses it
+@each
+def test_forward_mode(call: Call) -> None:
+    """The tangent of a token is that of the definition, and not zero."""
+    state, x, *others = tensors_for(call)
+    value, tangent = torch.func.jvp(lambda x: call(state.clone(), x, *others), (x,), (x,))
+    linear = (call(state.clone(), x + 1e-3 * x, *others) - call(state.clone(), x - 1e-3 * x, *others)) / 2e-3
+    assert torch.allclose(value, call(state.clone(), x, *others), rtol=1e-5, atol=1e-5)
+    assert torch.allclose(tangent, linear, rtol=1e-2, atol=1e-2)
+    assert tangent.abs().max() > 0.1
 
 
 @needs_native

@@ -51,14 +51,15 @@ def causal_conv_update(
     Where a gradient is needed, and under the transforms of `torch.func`, it is computed by the reference.
     """
     _check(x, state, weight, bias, silu)
-    tokens = x.unsqueeze(-1) if x.ndim == 2 else x
     chosen = choose(_OPERATOR, backend, x.device)
-    out: Tensor = (_definition if chosen == "reference" else _update)(state, tokens, weight, bias, silu)
-    return out.squeeze(-1) if x.ndim == 2 else out
+    out: Tensor = (_definition if chosen == "reference" else _update)(state, x, weight, bias, silu)
+    return out
 
 
 def _definition(state: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, silu: bool) -> Tensor:
     """The convolution of the samples kept and the new ones, and of its outputs the new ones."""
+    if x.ndim == 2:
+        return _definition(state, x.unsqueeze(-1), weight, bias, silu).squeeze(-1)
     samples = torch.cat([state.to(torch.promote_types(state.dtype, x.dtype)), x], dim=-1)
     out = reference.conv(samples, weight, bias, silu, reverse=False)[..., -x.shape[2] :]
     state.copy_(samples[..., samples.shape[2] - state.shape[2] :])
@@ -66,12 +67,13 @@ def _definition(state: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, s
 
 
 def _run(state: Tensor, x: Tensor, *arguments: Any) -> Tensor:
-    out: Tensor = kernels(_PACKAGE, x.device).update_conv(state, x, *arguments)
-    return out
+    tokens = x.unsqueeze(-1) if x.ndim == 2 else x
+    out: Tensor = kernels(_PACKAGE, x.device).update_conv(state, tokens, *arguments)
+    return out.squeeze(-1) if x.ndim == 2 else out
 
 
 def _fake(state: Tensor, x: Tensor, *arguments: Any) -> Tensor:
-    return torch.empty_like(x)
+    return torch.empty_like(x.unsqueeze(-1)).squeeze(-1) if x.ndim == 2 else torch.empty_like(x)  # as the kernels do
 
 
 _update = register_in_place(
