@@ -22,6 +22,8 @@ __all__ += ["replacing", "shortened", "writable", "write_text"]
 LARGEST_TEXT = 2**28
 """Bytes of a text that is read back; what we write is far smaller."""
 _UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.unfinished")
+_tidied: set[Path] = set()
+"""Folders from which this process has removed what others had begun to write."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -33,13 +35,16 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     """A file that takes the place of `path` once it is complete; until then, and on any failure, `path` stays as it is.
 
     It is opened before the work, so that a folder which cannot be written is refused at once. A link stays a link, and
-    a file that is replaced hands on its permissions.
+    a file that is replaced hands on its permissions. What killed processes have left in the folder is removed, once.
     """
     target = Path(path).resolve()
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {str(path)!r}: there is no folder {str(Path(path).parent)!r}")
     if target.is_dir():
         raise IsADirectoryError(f"cannot write {str(path)!r}: it is a folder")
+    if target.parent not in _tidied:
+        _tidied.add(target.parent)
+        remove_unfinished(target.parent)
     raw: _Unfinished | None = None
     try:
         raw = _Unfinished.new(target.parent)
@@ -103,11 +108,14 @@ def _sync(folder: Path) -> None:
 
 def remove_unfinished(folder: str | Path) -> None:
     """Remove what processes that were killed had begun to write into `folder`; what is being written is locked."""
-    for path in Path(folder).iterdir():
-        if _UNFINISHED.fullmatch(path.name) and path.is_file():
-            with suppress(OSError), path.open("r+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
+    if not os.access(folder, os.R_OK):
+        return
+    with os.scandir(folder) as entries:
+        unfinished = [Path(entry) for entry in entries if _UNFINISHED.fullmatch(entry.name) and entry.is_file()]
+    for path in unfinished:
+        with suppress(OSError), path.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def write_text(path: str | Path, text: str) -> None:
