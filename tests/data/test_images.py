@@ -130,6 +130,15 @@ def test_a_bomb_is_one_sentence(tmp_path, monkeypatch):
         read_image(tmp_path / "a.png", "RGB")
 
 
+def test_a_strip_that_would_fill_the_memory_when_it_is_enlarged(tmp_path):
+    for size in ((1, 1001), (2002, 2)):
+        Image.new("L", size).save(path := tmp_path / "strip.png")
+        with pytest.raises(UnreadableError, match="one side is more than 1,000 times as long as the other"):
+            read_image(path)
+    Image.new("L", (1, 1000)).save(path)
+    assert read_image(path).size == (1, 1000)
+
+
 def test_what_is_not_a_file_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
     for path in (tmp_path / "pipe.png", tmp_path):

@@ -40,6 +40,11 @@ def test_fitted_to_the_short_side_and_the_long_one(size, expected):
     assert fitted(*size, 2048, 512) == expected
 
 
+def test_no_image_is_enlarged_until_it_fills_the_memory():
+    with pytest.raises(ValueError, match="images would be enlarged to 65536 x 65536 pixels, more than 134,217,728"):
+        fitted(10, 10, 65536, 65536)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_image_and_mask_stay_together(seed):
     image, mask = augmented(seed, min_scale=0.5, max_scale=2.0)

@@ -72,6 +72,8 @@ def test_what_is_no_onnx_file(content: bytes, tmp_path: Path) -> None:
         ({"class_names": '["a"]'}, "it has 1 class names for 2 classes"),
         ({"input_size": "[" * 9999}, "is refused because of its metadata"),
         ({"std": None}, "it does not say std"),
+        ({"input_size": "[3, 65536, 65536]"}, "images would be enlarged to 65536 x 65536 pixels"),
+        ({"input_size": "[3, 3000, 3000]", "crop_pct": "0.05"}, "enlarged to 60000 x 60000 pixels"),
     ],
 )
 def test_what_the_metadata_may_not_say(changes: dict[str, Any], message: str, tmp_path: Path) -> None:

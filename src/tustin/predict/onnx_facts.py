@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from ..support.names import unknown
+from ..support.pictures import insist_on_pixels
 from ..support.ranges import Range, check
 
 __all__ = ["read_facts"]
@@ -62,7 +63,7 @@ def read_facts(path: Path, told: dict[str, str]) -> tuple[str, dict[str, Any]]:
     try:
         if task not in KINDS:
             raise ValueError(unknown("task", task, list(KINDS)))
-        facts = {name: value if name in _TEXTS else json.loads(value) for name, value in told.items()}
+        facts: dict[str, Any] = {name: value if name in _TEXTS else json.loads(value) for name, value in told.items()}
         wanted = KINDS[task].__dataclass_fields__
         if missing := [name for name in wanted if name not in facts]:
             raise ValueError(f"it does not say {missing[0]}")
@@ -70,6 +71,7 @@ def read_facts(path: Path, told: dict[str, str]) -> tuple[str, dict[str, Any]]:
         check(KINDS[task], facts)
         if len(facts["input_size"]) != 3:
             raise ValueError(f"input_size must be channels, height and width, got {facts['input_size']}")
+        insist_on_pixels(*(side / facts.get("crop_pct", 1) for side in facts["input_size"][1:]))
         for name in ("mean", "std"):
             if len(facts[name]) not in (1, facts["input_size"][0]):
                 raise ValueError(f"{name} has {len(facts[name])} values for {facts['input_size'][0]} channels")

@@ -6,6 +6,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from .pictures import insist_on_pixels
+
 __all__ = ["Pixels", "fitted", "starts", "values_of"]
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -14,7 +16,9 @@ Pixels: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 def fitted(height: int, width: int, long_side: float, short_side: float) -> tuple[int, int]:
     """Height and width in the same proportions, as large as both limits allow."""
     scale = min(long_side / max(height, width), short_side / min(height, width))
-    return max(1, round(height * scale)), max(1, round(width * scale))
+    size = max(1, round(height * scale)), max(1, round(width * scale))
+    insist_on_pixels(*size)
+    return size
 
 
 def starts(length: int, side: int, stride: int) -> list[int]:

@@ -7,10 +7,15 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
-__all__ = ["FORMATS", "UnreadableError", "mode_for", "read_image"]
+__all__ = ["FORMATS", "UnreadableError", "insist_on_pixels", "mode_for", "read_image"]
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 """Whatever a file is called: others of Pillow's formats start programs (EPS) or are of no use here."""
+
+MOST_PIXELS = 2**27
+"""To which an image may be enlarged: a small file must not fill the memory."""
+LONGEST = 1000
+"""Times that one side may be as long as the other: a strip of pixels would become that much longer when enlarged."""
 
 
 class UnreadableError(ValueError):
@@ -29,6 +34,12 @@ def mode_for(channels: int) -> str:
     return mode
 
 
+def insist_on_pixels(height: float, width: float) -> None:
+    """ValueError if images shall be enlarged to more than they may be."""
+    if height * width > MOST_PIXELS:
+        raise ValueError(f"images would be enlarged to {width:.0f} x {height:.0f} pixels, more than {MOST_PIXELS:,}")
+
+
 def read_image(path: Path, mode: str | None = None) -> Image.Image:
     """The image, in the mode "RGB" or "L" without palette and transparency; without a mode as the file has it."""
     try:
@@ -36,6 +47,9 @@ def read_image(path: Path, mode: str | None = None) -> Image.Image:
             raise UnreadableError(path, "not a file")
         # Odd metadata is no concern.
         with warnings.catch_warnings(action="ignore"), Image.open(path, formats=FORMATS) as file:
+            if max(file.size) > LONGEST * min(file.size):
+                why = f"one side is more than {LONGEST:,} times as long as the other"
+                raise UnreadableError(path, f"it has {file.width} x {file.height} pixels, {why}")
             return file.copy() if mode is None else file.convert(mode)
     except UnreadableError:
         raise

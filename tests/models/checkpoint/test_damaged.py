@@ -124,6 +124,10 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"data": {"file": "/etc/passwd"}}, r"unknown argument 'data\.file'"),
     ({"data": {"hf_hub_id": "somebody/model"}}, r"unknown argument 'data\.hf_hub_id'"),
     ({"data": {"crop_pct": 1e-9}}, r"data\.crop_pct must be a number from 0\.05 to 1, got 1e-09"),
+    (
+        {"config": {"img_size": [65536, 65536], "stride": 4096}, "data": {"input_size": [1, 65536, 65536]}},
+        "images would be enlarged to 65536 x 65536 pixels, more than",
+    ),
     ({"data": {"input_size": [1, 60000, 60000]}}, r"data\.input_size is .*, but the model is made for \[1, 8, 8\]"),
     ({"data": {"mean": [0.5, 0.5]}}, r"data\.mean has 2 values for 1 channels"),
     ({"architecture": "resnet18"}, "unknown architecture 'resnet18'"),

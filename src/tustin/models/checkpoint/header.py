@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ...discretize import DISCRETIZATIONS
 from ...support.names import unknown
+from ...support.pictures import insist_on_pixels
 from ...support.ranges import Range, check
 from ..detector import Detector
 from ..segmenter import Segmenter
@@ -152,6 +153,7 @@ def _check_data(data: dict[str, Any], backbone: Mapping[str, Any]) -> None:
     size = [channels, *backbone["img_size"]]
     if "input_size" in data and list(data["input_size"]) != size:
         raise ValueError(f"data.input_size is {data['input_size']}, but the model is made for {size}")
+    insist_on_pixels(*(side / data.get("crop_pct", 1) for side in size[1:]))
     for name in ("mean", "std"):
         if name in data and len(data[name]) not in (1, 3, channels):  # timm's own default has three
             raise ValueError(f"data.{name} has {len(data[name])} values for {channels} channels")
