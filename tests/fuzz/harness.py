@@ -22,8 +22,8 @@ import matplotlib.font_manager  # noqa: F401  makes its folders when it is first
 
 from tustin.cli import main
 
-FUZZERS = 7
-CASES = max(1, int(os.environ.get("TUSTIN_FUZZ_CASES", "210")) // FUZZERS)
+FUZZERS = 10
+CASES = max(1, int(os.environ.get("TUSTIN_FUZZ_CASES", "300")) // FUZZERS)
 """Of each fuzzer."""
 SECONDS = 120
 """After which a command counts as hanging: no case needs more than a few."""

@@ -46,6 +46,29 @@ def test_seconds_that_cannot_be_are_refused(seconds):
         Result.from_facts(facts)
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "sentence"),
+    [
+        (("rounds",), math.inf, "rounds must be a whole number from 1 to"),
+        (("machine", "load"), "none", r"machine\.load must be a number at least 0"),
+        (("machine", "cpu", "cores"), 0, r"machine\.cores must be a whole number from 1 to"),
+        (("options", "batch_sizes"), ["x"], r"options\.batch_sizes must be a list, each a whole number from 1 to"),
+        (("options", "modle"), "x", r"unknown argument 'options\.modle'"),
+        (("cases", 0, "candidate", "model"), None, r"candidate\.model must be text, got None"),
+        (("cases", 0, "batch"), 1e999, "batch must be a whole number from 1 to"),
+        (("cases", 0, "seconds", "laps", 0, 3), 10**400, "it does not hold what a result must$"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_by_name(place, value, sentence):
+    facts = inside = json.loads(json_text(made_up().facts()))
+    for key in place[:-1]:
+        inside = inside[key]
+    inside[place[-1]] = value
+    with pytest.raises(ValueError, match=sentence) as refusal:
+        Result.from_facts(facts)
+    assert "Error" not in str(refusal.value)
+
+
 def test_the_result_of_another_benchmark_is_named(tmp_path):
     path = tmp_path / "result.json"
     path.write_text(json_text(made_up().facts()), encoding="utf-8")

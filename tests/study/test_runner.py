@@ -11,6 +11,7 @@ from tustin.support.signals import Interrupted
 from tustin.train import RunFolder
 
 from .small import DISCRETIZATIONS, Here, Told, bits, study
+from .studies import STUDIES, write
 
 
 @pytest.fixture
@@ -224,3 +225,11 @@ def test_a_plan_with_impossible_values_is_named(done, name, value):
 def test_impossible_seeds(tmp_path, seed):
     with pytest.raises(ValueError, match=r"^seeds must be at least 0 and less than 2\*\*63, got "):
         study(tmp_path, seeds=[0, seed])
+
+
+def test_a_plan_whose_names_lead_out_of_its_folder(tmp_path):
+    write(tmp_path / "study", STUDIES["one seed"])
+    plan = tmp_path / "study" / "study.json"
+    plan.write_text(plan.read_text().replace('"bil"', '"../../bil"'))
+    with pytest.raises(ValueError, match=r"study\.json' is damaged: '../../bil' is not the name of a discretization"):
+        read_study(tmp_path / "study")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters import adapt
-from ..report.measurement import Case
+from ..report.measurement import Case, Count
 
 PATHS = ("transformers", "mambapy", "tustin")
 """As transformers runs it on a CPU, the same with its `use_mambapy`, and adapted."""
@@ -31,8 +31,8 @@ class LanguageCase(Case, kind="language"):
 
     path: str
     task: str
-    length: int
-    layers: int
+    length: Count
+    layers: Count
 
     @property
     def work(self) -> Case:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import compat
-from ..report.measurement import Case
+from ..report.measurement import Case, Count
 
 OURS, SLOW = "selective_scan_fn", "selective_scan_ref"
 SIZE = 224
@@ -24,7 +24,7 @@ class MambaVisionCase(Case, kind="mambavision"):
     """A forward pass or a training step of MambaVision-T, by the name of the scan."""
 
     scan: str
-    batch: int
+    batch: Count
     training: bool = False
 
     @property

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..ops import native
 from ..ops.scan import BACKENDS, selective_scan
-from ..report.measurement import Case
+from ..report.measurement import Case, Count
 
 D, N = 384, 16  # ViM-tiny's
 PEER = "mambapy"
@@ -42,8 +42,8 @@ class Cell(Case, kind="scan"):
     backend: str
     """A backend of `selective_scan`, "compiled" for torch.compile of the reference, or the peer."""
     discretization: str
-    batch: int
-    L: int
+    batch: Count
+    L: Count
     backward: bool
     dtype: str
     layout: str

@@ -74,8 +74,10 @@ class Benchmark:
         result = Result.read(args.source, self.name)
         try:
             outcome: Outcome = make(result)
-        except (KeyError, IndexError, ValueError) as error:
-            raise ValueError(f"{args.source} is not a complete result of '{alone}': {error!r}") from error
+        except ValueError as error:
+            raise ValueError(f"{args.source} is not a complete result of '{alone}': {error}") from error
+        except (LookupError, TypeError, ArithmeticError) as error:  # it lacks a case, say
+            raise ValueError(f"{args.source} is not a complete result of '{alone}'") from error
         if args.out:
             args.out.mkdir(parents=True, exist_ok=True)
         return outcome

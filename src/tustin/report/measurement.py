@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 from .. import __version__
-from ..support.files import read_json
+from ..support.files import read_json, shortened
+from ..support.ranges import Range, check
 from .formats import table_of
 from .table import Table, flat
 from .timing import Timing
 
+Count: TypeAlias = Annotated[int, Range(1, 2**40)]
+"""A number of things, also in a file of a stranger."""
 _BUSY = 0.3
 """Cores that others may use before a benchmark without being mentioned."""
 
@@ -22,16 +25,16 @@ class Options:
     """What a benchmark was told; each reads what it is about."""
 
     device: str = "cpu"
-    threads: int = 1
-    rounds: int | None = None
+    threads: Count = 1
+    rounds: Count | None = None
     """None for as many as there is time for."""
     discretizations: tuple[str, ...] = ()
-    batch_sizes: tuple[int, ...] = ()
+    batch_sizes: tuple[Count, ...] = ()
     model: str = ""
-    sizes: tuple[int, ...] = ()
+    sizes: tuple[Count, ...] = ()
     """Sides of images in pixels."""
     compile: bool = False
-    lengths: tuple[int, ...] = ()
+    lengths: tuple[Count, ...] = ()
     backends: tuple[str, ...] = ()
     dtype: str = "float32"
     layout: str = "channel-last"
@@ -42,6 +45,7 @@ class Options:
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Options:
         told: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in facts.items()}
+        check(cls, told, "options.")
         return cls(**told)
 
 
@@ -52,7 +56,7 @@ class Case:
     kinds: ClassVar[dict[str, type[Case]]] = {}
     kind: ClassVar[str]
     device: str = "cpu"
-    threads: int = 1
+    threads: Count = 1
 
     def __init_subclass__(cls, kind: str) -> None:
         cls.kind = kind
@@ -70,7 +74,39 @@ class Case:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(**{field.name: facts[field.name] for field in fields(cls)})
+        told: dict[str, Any] = {field.name: facts[field.name] for field in fields(cls)}
+        check(cls, told)
+        return cls(**told)
+
+
+@dataclass
+class _Plain:
+    """What else a file says, and of which kind it must be."""
+
+    benchmark: str
+    command: str
+    date: str
+    rounds: Count
+    processes: Count
+    peak_bytes: Count
+    because: str
+
+
+@dataclass
+class _Machine:
+    """What every report tells of it."""
+
+    versions: dict[str, Any]
+    cpu: dict[str, Any]
+    gpu: str | None
+    load: Annotated[float, Range(0)]
+    native_level: str | None
+
+
+@dataclass
+class _Processor:
+    model: str
+    cores: Count
 
 
 @dataclass(frozen=True)
@@ -113,20 +149,30 @@ class Result:
         """The result whose `facts` they are; ValueError if there is none in them."""
         try:
             cases = [(_case(entry), entry) for entry in facts["cases"]]
-            told = {name: str(facts[name]) for name in ("benchmark", "command", "date")}
+            told = {name: facts[name] for name in ("benchmark", "command", "date", "rounds", "processes")}
+            peaks = {case: peak for case, entry in cases if (peak := entry["peak_bytes"]) is not None}
+            skipped = {_case(entry): entry["because"] for entry in facts["skipped"]}
+            check(_Plain, told)
+            for name, values in (("peak_bytes", peaks), ("because", skipped)):
+                for value in values.values():
+                    check(_Plain, {name: value})
+            for kind, machine in ((_Machine, facts["machine"]), (_Processor, facts["machine"]["cpu"])):
+                check(kind, {one.name: machine[one.name] for one in fields(kind)}, "machine.")
             return cls(
                 **told,
                 options=Options.from_facts(facts["options"]),
                 machine=dict(facts["machine"]),
-                rounds=int(facts["rounds"]),
-                processes=int(facts["processes"]),
                 timings={case: Timing.from_facts(entry["seconds"]) for case, entry in cases},
-                peaks={case: int(peak) for case, entry in cases if (peak := entry["peak_bytes"]) is not None},
-                skipped={_case(entry): str(entry["because"]) for entry in facts["skipped"]},
+                peaks=peaks,
+                skipped=skipped,
                 notes=dict(facts["notes"]),
             )
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"it does not hold what a result must: {type(error).__name__}: {error}") from error
+        except KeyError as error:
+            raise ValueError(f"it does not hold what a result must: {shortened(error.args[0])}") from error
+        except ValueError as error:
+            raise ValueError(f"it does not hold what a result must: {error}") from error
+        except (TypeError, AttributeError, OverflowError) as error:
+            raise ValueError("it does not hold what a result must") from error
 
     @classmethod
     def read(cls, path: Path, benchmark: str) -> Result:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
+from ..support.ranges import check
 from . import timing
-from .measurement import Case, Result
+from .measurement import Case, Count, Result
 from .timing import Ratio, Standing, Timing
 
 BASELINE = "zoh"
@@ -44,8 +45,8 @@ class ModelCase(Case, kind="model"):
     """A call of a model: a forward pass, or a training step."""
 
     candidate: Candidate
-    batch: int
-    img_size: int
+    batch: Count
+    img_size: Count
     training: bool = False
 
     @property
@@ -63,7 +64,8 @@ class ModelCase(Case, kind="model"):
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        return super().from_facts({**facts, "candidate": Candidate(**facts["candidate"])})
+        check(Candidate, candidate := dict(facts["candidate"]), "candidate.")
+        return super().from_facts({**facts, "candidate": Candidate(**candidate)})
 
     def __str__(self) -> str:
         step = ", training step" * self.training

@@ -110,6 +110,9 @@ class Plan(_Record):
 
         if not self.discretizations or not self.seeds:
             return "it plans no run"
+        for name in self.discretizations:
+            if Path(name).name != name:  # it is a part of the names of files
+                return f"{shortened(name)} is not the name of a discretization"
         if self.control not in (None, NO_STATE):
             return f"the control is {shortened(self.control)}"
         if self.metric not in METRICS:

@@ -82,6 +82,8 @@ def _fits(kind: Any) -> Callable[[Any], bool]:
     if origin is Annotated:
         fits, allowed = _fits(parts[0]), range_of(kind)
         return fits if allowed is None else lambda value: fits(value) and value in allowed
+    if origin is tuple and parts[-1] is ...:
+        origin, parts = Sequence, parts[:1]
     inner = [_fits(part) for part in parts] if origin in (Union, types.UnionType, tuple, Sequence) else []
     if origin in (Union, types.UnionType):
         return lambda value: any(fits(value) for fits in inner)
@@ -112,9 +114,9 @@ def _expected(kind: Any) -> Iterator[str]:
             yield from _expected(part)
     elif origin is Literal:
         yield from map(repr, parts)
-    elif origin is tuple:
+    elif origin is tuple and parts[-1] is not ...:
         yield f"a list of {len(parts)}, each {next(_expected(parts[0]))}"
-    elif origin is Sequence:
+    elif origin in (Sequence, tuple):
         yield f"a list, each {next(_expected(parts[0]))}"
     else:
         yield _WORDS.get(origin or kind, str(kind))
