@@ -1,6 +1,7 @@
 """What every test shares: hypothesis without clocks or chance, poisoned memory, and a registry left as found."""
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,10 @@ from tustin.ops import accelerator, dispatch
 # The same examples every run and no deadline: a red test is red for a reason, not for a busy machine.
 hypothesis.settings.register_profile("tustin", deadline=None, derandomize=True, database=None, max_examples=25)
 hypothesis.settings.load_profile("tustin")
+
+# Where tests run in the background, a shell has told them to ignore Ctrl-C, and what they start would ignore it too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Workers of pytest-xdist share the cores: as many pools of threads as cores, all spinning, would be slower than none.
 torch.set_num_threads(max(1, torch.get_num_threads() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
