@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..predict import PREDICTORS, find_images, load, predictor
+from ..predict import PREDICTORS, Wishes, find_images, load, predictor
 from ..report import terminal
 from .arguments import at_least_one, share
 from .command import Command
@@ -52,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     paths = find_images(args.images)
+    wishes = Wishes(args.checkpoint, args.out, args.top, args.score, args.batch_size)
     task, discretization, model = load(args.checkpoint, args.task)
     of_task = predictor(task)
     failed: list[dict[str, str]] = []
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
             done += images
             progress("images", done, len(paths))
 
-        results = list(of_task.predict(model, paths, args, failed, advance))
+        results = list(of_task.predict(model, paths, wishes, failed, advance))
     if args.json:
         about = {"checkpoint": str(args.checkpoint), "discretization": discretization}
         print_json(of_task.facts(about, results, failed))

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PREDICTORS", "find_images", "load", "names_for", "predictor"]
+__all__ = ["PREDICTORS", "Wishes", "find_images", "load", "names_for", "predictor"]
 
 PREDICTORS = {"classification": "classes", "segmentation": "masks", "detection": "boxes"}
 """The module of each task: `predict` makes the results, `render` a table of them, `facts` what --json prints."""
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 """What counts as an image in a folder; a file that is named itself may end in anything."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How to predict; each task reads what it is about."""
+
+    checkpoint: Path
+    """Of the model, for messages."""
+    out: Path | None
+    """The folder for pictures."""
+    top: int
+    """Classes of an image, at the most."""
+    score: float
+    """The lowest of an object that is drawn."""
+    batch_size: int
 
 
 def predictor(task: str) -> Any:

@@ -5,7 +5,6 @@ It shows the objects whose score is at least `--score`; the results that `--json
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -20,7 +19,7 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 from ..data.coco import as_results
 from ..report import terminal
 from ..support.pictures import UnreadableError, mode_for, read_image
-from . import names_for
+from . import Wishes, names_for
 from .drawing import colours, write_png
 
 if TYPE_CHECKING:
@@ -34,12 +33,12 @@ OPACITY = 0.5
 def predict(
     model: Any,
     paths: Sequence[Path],
-    args: argparse.Namespace,
+    wishes: Wishes,
     failed: list[dict[str, str]],
     advance: Callable[[int], None],
 ) -> Iterator[dict[str, Any]]:
     """A picture of every image that can be read, and its objects; of the others `failed` gets why."""
-    out = args.out or Path("predictions")
+    out = wishes.out or Path("predictions")
     out.mkdir(parents=True, exist_ok=True)
     names = model.pretrained_cfg.get("label_names") or [f"class {i}" for i in range(model.num_classes)]
     mode = mode_for(model.vim.config["in_chans"])
@@ -52,7 +51,7 @@ def predict(
         pixels = pil_to_tensor(image)
         with torch.inference_mode():
             found = model([pixels / 255])[0]
-        shown = {key: value[found["scores"] >= args.score] for key, value in found.items()}
+        shown = {key: value[found["scores"] >= wishes.score] for key, value in found.items()}
         labels = [names[label - 1] for label in shown["labels"].tolist()]
         picture = out / f"{name}{ENDING}"
         write_png(picture, draw(image.convert("RGB"), shown, labels))

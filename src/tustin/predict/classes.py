@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from ..report import terminal
 from ..support.pictures import UnreadableError, mode_for, read_image
+from . import Wishes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 def predict(
     model: Any,
     paths: Sequence[Path],
-    args: argparse.Namespace,
+    wishes: Wishes,
     failed: list[dict[str, str]],
     advance: Callable[[int], None],
 ) -> Iterator[dict[str, Any]]:
-    """The `args.top` classes of every image that can be read; of the others `failed` gets the name and the reason."""
+    """The `wishes.top` classes of every image that can be read; of the others `failed` gets the name and the reason."""
     if model.num_classes == 0:
-        raise ValueError(f"{args.checkpoint} has no head, so it tells no classes")
-    if args.out is not None:
-        raise ValueError(f"{args.checkpoint} tells the classes of images and draws nothing into --out")
+        raise ValueError(f"{wishes.checkpoint} has no head, so it tells no classes")
+    if wishes.out is not None:
+        raise ValueError(f"{wishes.checkpoint} tells the classes of images and draws nothing into --out")
     mode = mode_for(model.channels)
-    for start in range(0, len(paths), args.batch_size):
-        group = paths[start : start + args.batch_size]
+    for start in range(0, len(paths), wishes.batch_size):
+        group = paths[start : start + wishes.batch_size]
         read = []
         for path in group:
             try:
@@ -40,7 +40,7 @@ def predict(
         if read:
             probabilities = model.probabilities([image for _, image in read])
             for (path, _), values in zip(read, probabilities, strict=True):
-                best = np.argsort(-values, kind="stable")[: args.top]
+                best = np.argsort(-values, kind="stable")[: wishes.top]
                 told = [
                     {"class": int(i), "name": model.names[i] if model.names else None, "probability": float(values[i])}
                     for i in best

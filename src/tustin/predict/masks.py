@@ -6,7 +6,6 @@ is the image under these colours, with the names of its largest classes beside i
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 from ..report import terminal
 from ..support.masks import Pixels, values_of
 from ..support.pictures import UnreadableError, mode_for, read_image
-from . import names_for
+from . import Wishes, names_for
 from .drawing import colours, write_png
 
 if TYPE_CHECKING:
@@ -31,12 +30,12 @@ OPACITY = 0.55
 def predict(
     model: Any,
     paths: Sequence[Path],
-    args: argparse.Namespace,
+    wishes: Wishes,
     failed: list[dict[str, str]],
     advance: Callable[[int], None],
 ) -> Iterator[dict[str, Any]]:
-    """Two pictures of every image that can be read, and its `args.top` classes; of the others `failed` gets why."""
-    out = args.out or Path("predictions")
+    """Two pictures of every image that can be read, and its `wishes.top` classes; of the others `failed` gets why."""
+    out = wishes.out or Path("predictions")
     out.mkdir(parents=True, exist_ok=True)
     mode, unlabelled = mode_for(model.channels), model.unlabelled
     names = model.names or [f"class {i}" for i in range(model.num_classes)]
@@ -47,7 +46,7 @@ def predict(
             failed.append({"image": str(path), "reason": error.reason})
             continue
         values = values_of(model.segment(image), unlabelled)
-        shares = _shares(values, names, unlabelled)[: args.top]
+        shares = _shares(values, names, unlabelled)[: wishes.top]
         files = {kind: out / f"{name}{ending}" for kind, ending in ENDINGS.items()}
         write_png(files["mask"], as_picture(values, unlabelled))
         write_png(files["overlay"], overlay(image, values, shares, unlabelled))
