@@ -1,12 +1,13 @@
 """Rounds and turns: fair, and the same for every benchmark. No test looks at a clock."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from tests.bench.results import CELL
 from tustin.bench import measure as measure_module
-from tustin.bench.measure import FIRST_CALL, Party, Plan, Process, balanced_order, measure, takes_part
+from tustin.bench.measure import FIRST_CALL, Party, Plan, Process, balanced_order, measure, side_by_side, takes_part
 from tustin.bench.workloads import Cell
 from tustin.report.timing import Lap
 
@@ -124,3 +125,9 @@ def test_everyone_has_every_place_and_follows_every_other_once(n):
         assert {row[place] for row in rows} == set(range(n))
     followed = [pair for row in rows for pair in pairwise(row)]
     assert len(set(followed)) == len(followed) == n * (n - 1)
+
+
+def test_cases_of_the_same_work_are_a_party() -> None:
+    long = replace(A, L=2)  # another rule is not other work
+    found = side_by_side(ONE, 0.5)({A: 1.0, long: 1.0, B: 1.0}, 3)
+    assert found == [Party((A, B), ONE, 3, 1.0, balanced=True), Party((long,), ONE, 3, 0.5, balanced=True)]

@@ -94,29 +94,29 @@ def _against_peer(cell: Cell, bound: float, find: Find) -> Check:
 
 
 def _against_gemm(cell: Cell, bound: float, kind: str, find: Find, gemm: Timing) -> Check:
-    found = find(cell)
-    ratios = {cell.discretization: lap_ratio(found, gemm).scaled(GEMM_FLOP / cell.updates)} if found else {}
+    ratio = lap_ratio(find(cell), gemm)
+    ratios = {cell.discretization: ratio.scaled(GEMM_FLOP / cell.updates)} if ratio else {}
     return worst(f"GEMM FLOP/s : updates/s, {cell.discretization}{kind}", "≤", bound, ratios, digits=1)
 
 
 def _against_zoh(cell: Cell, discretizations: Sequence[str], bound: float, find: Find) -> Check:
-    zoh = find(replace(cell, discretization="zoh"))
-    found = {discretization: find(replace(cell, discretization=discretization)) for discretization in discretizations}
-    ratios = {discretization: lap_ratio(own, zoh) for discretization, own in found.items() if own and zoh}
+    ratios = _ratios(cell, discretizations, lambda c: c, find, lambda c: replace(c, discretization="zoh"))
     if len(ratios) < len(discretizations):
         ratios = {}  # half a promise is none
     return worst(f"{cell.mode}, {', '.join(discretizations)} : zoh", "≤", bound, ratios)
 
 
-def _ratios(cell: Cell, discretizations: Sequence[str], other: Callable[[Cell], Cell], find: Find) -> dict[str, Ratio]:
-    """Time of the other cell by time of this one, for each rule where both are known."""
-    ratios = {}
-    for discretization in discretizations:
-        own = replace(cell, discretization=discretization)
-        own_timing, other_timing = find(own), find(other(own))
-        if own_timing and other_timing:
-            ratios[discretization] = lap_ratio(other_timing, own_timing)
-    return ratios
+def _ratios(
+    cell: Cell,
+    discretizations: Sequence[str],
+    one: Callable[[Cell], Cell],
+    find: Find,
+    other: Callable[[Cell], Cell] = lambda cell: cell,
+) -> dict[str, Ratio]:
+    """Time of one cell by time of the other, for each rule where both are known; both are made of the rule's own."""
+    cells = {name: replace(cell, discretization=name) for name in discretizations}
+    found = {name: lap_ratio(find(one(own)), find(other(own))) for name, own in cells.items()}
+    return {name: ratio for name, ratio in found.items() if ratio}
 
 
 def worst(claim: str, relation: str, bound: float, ratios: dict[str, Ratio], digits: int = 2) -> Check:

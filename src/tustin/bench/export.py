@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Mapping
 from typing import Any
 
 from ..report.measurement import Case, Options, Result
 from ..report.speed import ONNXRUNTIME, Candidate, ModelCase
 from ..report.table import NOTHING, Table, number
 from ..report.terminal import Report
-from ..report.timing import CONFIDENCE, Ratio, lap_ratio
+from ..report.timing import CONFIDENCE, Ratio
+from ..support.extras import insist_on
 from . import machine
 from .checks import Check, checks_table, worst
-from .measure import Party, Plan, Process, measure
+from .measure import Plan, Process, measure, side_by_side
 from .model_plan import KEEP_MEMORY, backends
 from .models import PEERS
 from .outcome import Outcome, left_out
@@ -42,20 +41,14 @@ def groups(options: Options) -> dict[tuple[int, int], list[ModelCase]]:
 
 def run(options: Options, command: str, report: Report) -> Result:
     """All of them in turns."""
-    for name in ("onnx", "onnxruntime", "onnxscript"):
-        if importlib.util.find_spec(name) is None:
-            raise RuntimeError(f"{name} is not installed; get it with pip install 'tustin[onnx]'")
+    insist_on("onnx")
     facts = machine.describe("cpu", ONNXRUNTIME) | {"backends": backends(options), "environment": KEEP_MEMORY}
-    process, work = Process("models", tuple(KEEP_MEMORY.items())), groups(options).values()
-
-    def parties(expected: Mapping[Case, float], rounds: int) -> list[Party]:
-        return [Party(tuple(cases), process, rounds, _TURN * len(cases), balanced=True) for cases in work]
-
+    process = Process("models", tuple(KEEP_MEMORY.items()))
     plan = Plan(
-        cases=[case for cases in work for case in cases],
+        cases=[case for cases in groups(options).values() for case in cases],
         process=lambda case: process,
         rounds=lambda expected: options.rounds or ROUNDS,
-        parties=parties,
+        parties=side_by_side(process, _TURN),
     )
     return measure(plan, report).result("export", command, options, facts)
 
@@ -87,8 +80,7 @@ def checks(result: Result) -> list[Check]:
 def _ratio(result: Result, size: int, batch: int, one: int, other: int) -> Ratio | None:
     """Time of one candidate by that of another, by their places."""
     cases = groups(result.options).get((size, batch))
-    timings = [result.timings.get(cases[place]) for place in (one, other)] if cases else [None, None]
-    return lap_ratio(timings[0], timings[1]) if timings[0] and timings[1] else None
+    return result.ratio(cases[one], cases[other]) if cases else None
 
 
 def _facts(result: Result, case: Case) -> dict[str, Any]:

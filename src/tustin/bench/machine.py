@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import importlib.util
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,13 @@ def describe(device: str, peer: str) -> dict[str, Any]:
         "load": _load(),
         "native_level": None if missing("native") else native.cpu_level(),
     }
+
+
+def needs(packages: Sequence[str], how: str) -> None:
+    """RuntimeError that says how to get a package that is not installed."""
+    for name in packages:
+        if importlib.util.find_spec(name) is None:
+            raise RuntimeError(f"{name} is not installed; get it with '{how}'")
 
 
 def _load(seconds: float = 0.5) -> float:

@@ -5,25 +5,21 @@ Both are the same model with the same weights, which are random; what differs is
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Mapping
 from typing import Any
 
-from ..report.measurement import Case, Options, Result
+from ..report.measurement import Options, Result
 from ..report.table import Table
 from ..report.terminal import Report
 from ..report.timing import lap_ratio
 from . import machine
-from .measure import Party, Plan, Process, measure
+from .measure import Plan, Process, measure, side_by_side
 from .outcome import Outcome, left_out
 from .stand_in import OURS, SIZE, SLOW, MambaVisionCase
 
 
 def run(options: Options, command: str, report: Report) -> Result:
     """Ours and the slow one in turns: inference of 1 and of 8 images, and a training step of 8."""
-    for name in ("mambavision", "einops"):
-        if importlib.util.find_spec(name) is None:
-            raise RuntimeError(f"{name} is not installed; get it with 'pip install --no-deps {name}'")
+    machine.needs(("mambavision", "einops"), "pip install --no-deps mambavision einops")
     facts = machine.describe("cpu", "mambavision")
     process = Process("mambavision")
     cases = [
@@ -32,16 +28,11 @@ def run(options: Options, command: str, report: Report) -> Result:
         for scan in (OURS, SLOW)
     ]
 
-    def parties(expected: Mapping[Case, float], rounds: int) -> list[Party]:
-        work = dict.fromkeys(case.work for case in expected)
-        members = [tuple(case for case in expected if case.work == same) for same in work]
-        return [Party(pair, process, rounds, seconds=0.0, balanced=True) for pair in members]
-
     plan = Plan(
         cases=cases,
         process=lambda case: process,
         rounds=lambda expected: options.rounds or 7,
-        parties=parties,
+        parties=side_by_side(process, seconds=0.0),
     )
     return measure(plan, report).result("mambavision", command, options, facts)
 
@@ -66,9 +57,10 @@ def _times(result: Result) -> Table:
         (
             what,
             *(f"{times[scan].median * 1e3:.0f} ±{times[scan].spread:.0%}" for scan in (SLOW, OURS)),
-            lap_ratio(times[SLOW], times[OURS]).text(1),
+            ratio.text(1),
         )
         for what, times in pairs.items()
+        if (ratio := lap_ratio(times.get(SLOW), times.get(OURS)))
     ]
     title = "MambaVision-T on the stand-in (ms per call)"
     note = "Median and spread; ratio: by how much the whole model is faster with our scan, with its interval."

@@ -6,7 +6,7 @@ What is compared most closely is a party: in each lap every member is called onc
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -69,6 +69,23 @@ class Party:
         """The orders of the laps in this round."""
         n = len(self.members)
         return [balanced_order(n, number + lap) for lap in range(n)] if self.balanced else [[*range(n)]]
+
+
+def side_by_side(
+    process: Process, seconds: float, balanced: bool = True
+) -> Callable[[Mapping[Case, float], int], list[Party]]:
+    """The parties of a plan: the cases of the same work in all rounds, for so many seconds each."""
+    return lambda expected, rounds: [
+        Party(same, process, rounds, seconds * len(same), balanced) for same in of_same_work(expected)
+    ]
+
+
+def of_same_work(cases: Iterable[Case]) -> list[tuple[Case, ...]]:
+    """The cases that differ only in who does the work, together."""
+    groups: dict[Case, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(case.work, []).append(case)
+    return [tuple(group) for group in groups.values()]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -15,7 +14,7 @@ from ..report.measurement import Case, Options, Result
 from ..report.speed import Candidate, ModelCase
 from ..report.terminal import Report
 from . import machine, memory
-from .measure import Party, Plan, Process, Processes, measure
+from .measure import Plan, Process, Processes, measure, of_same_work, side_by_side
 from .worker import Worker
 
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
@@ -45,14 +44,11 @@ def run(
         again = (PROCESSES - 1) * sum(expected.values())  # a worker calls what it does not know once untimed
         return options.rounds or rounds_within(BUDGET - (time.monotonic() - start) - again, expected)
 
-    def parties(expected: Mapping[Case, float], rounds: int) -> list[Party]:
-        return [Party(tuple(own), process, rounds, TURN * len(own), balanced=True) for own in _sizes(expected)]
-
     plan = Plan(
         cases=fitting,
         process=lambda case: process,
         rounds=rounds,
-        parties=parties,
+        parties=side_by_side(process, TURN),
         once=lambda case, seconds: isinstance(case, ModelCase) and case.candidate.backend == "reference",
         processes=PROCESSES,
     )
@@ -76,18 +72,9 @@ def backends(options: Options) -> dict[str, str]:
 
 def rounds_within(left: float, expected: Mapping[Case, float]) -> int:
     """As many as fit, an even number of them."""
-    groups = ([expected[case] for case in own] for own in _sizes(expected))
-    seconds = sum(max(TURN * len(calls), sum(calls)) for calls in groups)
+    groups = of_same_work(expected)
+    seconds = sum(max(TURN * len(group), sum(expected[case] for case in group)) for group in groups)
     return max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(left / seconds) // 2 * 2)) if seconds else FEWEST_ROUNDS
-
-
-def _sizes(cases: Mapping[Case, Any]) -> list[list[Case]]:
-    """The cases of each size together."""
-    groups: dict[tuple[int, int], list[Case]] = {}
-    for case in cases:
-        assert isinstance(case, ModelCase)
-        groups.setdefault((case.batch, case.img_size), []).append(case)
-    return list(groups.values())
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

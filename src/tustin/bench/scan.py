@@ -84,13 +84,11 @@ class Scans:
     @property
     def gemm_speedup(self) -> Ratio | None:
         """What all the threads are worth to the matrix product, in the time of one: what to hold a scan against."""
-        alone = self.limit_timings.get(machine.GEMM_ONE_THREAD)
-        return lap_ratio(alone, self.limit_timings[machine.GEMM]) if alone else None
+        return lap_ratio(self.limit_timings.get(machine.GEMM_ONE_THREAD), self.limit_timings[machine.GEMM])
 
     def ratio(self, cell: Cell, other: Cell) -> Ratio | None:
         """Time of one by time of the other, if both are known."""
-        own, theirs = self.timing(cell), self.timing(other)
-        return lap_ratio(own, theirs) if own and theirs else None
+        return self.result.ratio(cell, other)
 
     def times_faster_than_peer(self, cell: Cell) -> float | None:
         """How many of the cell fit into the time of the peer's cell."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
 from typing import Any
 
 from ..report.measurement import Case, Options, Result
@@ -13,7 +12,7 @@ from ..report.timing import Ratio, lap_ratio
 from . import machine
 from .checks import Check, checks_table, worst
 from .language import DECODING, LAYERS, PATHS, PREFILL, TRAINING, LanguageCase
-from .measure import Party, Plan, Process, Processes, measure
+from .measure import Plan, Process, Processes, measure, side_by_side
 from .models import shares_tables
 from .outcome import Outcome, left_out
 
@@ -38,20 +37,16 @@ def cases(options: Options) -> list[LanguageCase]:
 
 def run(options: Options, command: str, report: Report) -> Result:
     """Times of every case, and what calls of ours consist of."""
+    machine.needs(("transformers",), "pip install transformers")
     facts = machine.describe("cpu", "transformers")
     process = Process("language models")
     planned = cases(options)
-
-    def parties(expected: Mapping[Case, float], rounds: int) -> list[Party]:
-        work = dict.fromkeys(case.work for case in expected)
-        groups = [tuple(case for case in expected if case.work == one) for one in work]
-        return [Party(group, process, rounds, seconds=2.0) for group in groups]
 
     plan = Plan(
         cases=planned,
         process=lambda case: process,
         rounds=lambda expected: options.rounds or 5,
-        parties=parties,
+        parties=side_by_side(process, seconds=0.7, balanced=False),
         refuse=lambda case, known, processes: _missing(case),
         once=lambda case, seconds: seconds > ONCE,
     )

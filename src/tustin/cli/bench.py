@@ -57,8 +57,6 @@ class Benchmark:
 
     def _measure(self, args: argparse.Namespace) -> Outcome:
         options, command = self.options(args), arguments.command_line(self.name, args)
-        if args.out:
-            args.out.mkdir(parents=True, exist_ok=True)  # now, and not after minutes of measuring
         with terminal.progress("tustin bench") as show:
             result: Result = _function(self.run)(options, command, show)
         outcome: Outcome = _function(self.outcome)(result)
@@ -78,8 +76,6 @@ class Benchmark:
             raise ValueError(f"{args.source} is not a complete result of '{alone}': {error}") from error
         except (LookupError, TypeError, ArithmeticError) as error:  # it lacks a case, say
             raise ValueError(f"{args.source} is not a complete result of '{alone}'") from error
-        if args.out:
-            args.out.mkdir(parents=True, exist_ok=True)
         return outcome
 
 
@@ -117,6 +113,7 @@ def _write(outcome: Outcome, args: argparse.Namespace) -> None:
         Block(name).replace(page, outcome.as_markdown(_relative(plot, page), level=3))
         written.append(page)
     if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
         own = {ending: args.out / f"{name}.{ending}" for ending in ("json", "csv", "md", "tex", "png")}
         draw(own["png"])
         write(own["json"], lambda: json_text(facts))
@@ -315,7 +312,7 @@ examples:
   tustin bench mambavision
   tustin bench mambavision --threads 2 --markdown docs/performance.md""",
         {"threads": "", "rounds": "default: 7"},
-        arguments.model_options,
+        arguments.mambavision_options,
         "mambavision.run",
         "mambavision.outcome",
     ),

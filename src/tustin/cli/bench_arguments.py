@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,10 +178,23 @@ def command_line(benchmark: str, args: argparse.Namespace) -> str:
 # --- what they mean ---------------------------------------------------------------------------------------------------
 
 
+def _options(args: argparse.Namespace, **usual: Any) -> Options:
+    """What was asked for, and the usual for the rest; numbers in their order, and nothing twice."""
+    import torch
+
+    from ..report.measurement import Options
+
+    asked = {field.name: getattr(args, field.name, None) for field in fields(Options)}
+    asked |= {"device": None, "levels": None}  # what these two mean is for the caller to find out
+    found = {"threads": torch.get_num_threads()} | usual | {name: value for name, value in asked.items() if value}
+    found |= {name: tuple(sorted({*found[name]})) for name in ("batch_sizes", "lengths", "sizes") if name in found}
+    found |= {name: tuple(dict.fromkeys(found[name])) for name in ("discretizations", "backends") if name in found}
+    return Options(**found)
+
+
 def scan_options(args: argparse.Namespace) -> Options:
     from ..discretize import FUSED
     from ..ops import native
-    from ..report.measurement import Options
 
     device = device_of(args.device or "cpu")
     known = BACKENDS if device == "cpu" else GPU_BACKENDS
@@ -189,35 +202,23 @@ def scan_options(args: argparse.Namespace) -> Options:
         raise ValueError(f"--backends: {wrong[0]} is not measured on {device}; there are {', '.join(known)}")
     if args.levels and (device != "cpu" or args.markdown):
         raise ValueError("--levels works only on the CPU and without --markdown")
-    return Options(
-        device=device,
-        threads=args.threads or _all_threads(),
-        rounds=args.rounds or (3 if args.quick else 7),
-        discretizations=tuple(dict.fromkeys(args.discretizations or [rule.name for rule in FUSED])),
-        batch_sizes=_rising(args.batch_sizes or ((8,) if args.quick else (1, 8))),
-        lengths=_rising(args.lengths or ((197, 6085) if args.quick else (64, 197, 785, 6085))),
-        backends=tuple(dict.fromkeys(args.backends or (known[:2] if args.quick else known))),
-        dtype=args.dtype or "float32",
-        layout=args.layout or "channel-last",
-        levels=tuple(native.cpu_levels()) if args.levels else (),
-        quick=args.quick,
-    )
+    usual = {
+        "rounds": 3 if args.quick else 7,
+        "discretizations": [rule.name for rule in FUSED],
+        "batch_sizes": (8,) if args.quick else (1, 8),
+        "lengths": (197, 6085) if args.quick else (64, 197, 785, 6085),
+        "backends": known[:2] if args.quick else known,
+    }
+    return _options(args, device=device, levels=tuple(native.cpu_levels()) if args.levels else (), **usual)
 
 
 def inference_options(args: argparse.Namespace, batch_sizes: Mapping[str, Sequence[int]] = BATCH_SIZES) -> Options:
-    from ..report.measurement import Options
     from ..report.speed import BASELINE
 
     device = device_of(args.device)
-    return Options(
-        device=device,
-        threads=args.threads or _all_threads(),
-        rounds=args.rounds,
-        discretizations=tuple(dict.fromkeys((BASELINE, *(args.discretizations or PAPER_DISCRETIZATIONS)))),
-        batch_sizes=_rising(args.batch_sizes or batch_sizes["cpu" if device == "cpu" else "gpu"]),
-        model=args.model or MODEL,
-        compile=getattr(args, "compile", False),
-    )
+    usual = {"batch_sizes": batch_sizes["cpu" if device == "cpu" else "gpu"], "model": MODEL}
+    found = _options(args, device=device, discretizations=PAPER_DISCRETIZATIONS, **usual)
+    return replace(found, discretizations=tuple(dict.fromkeys((BASELINE, *found.discretizations))))
 
 
 def training_options(args: argparse.Namespace) -> Options:
@@ -227,50 +228,30 @@ def training_options(args: argparse.Namespace) -> Options:
 def resolution_options(args: argparse.Namespace) -> Options:
     from ..bench.resolution import SIZES
 
-    return replace(_beside_deit(args, SIZES), device=device_of(args.device))
+    return _beside_deit(args, device=device_of(args.device), sizes=SIZES)
 
 
 def export_options(args: argparse.Namespace) -> Options:
-    return replace(_beside_deit(args, (224, 512)), batch_sizes=_rising(args.batch_sizes or (1, 8)))
+    return _beside_deit(args, sizes=(224, 512), batch_sizes=(1, 8))
 
 
-def _beside_deit(args: argparse.Namespace, usual: Sequence[int]) -> Options:
+def _beside_deit(args: argparse.Namespace, **usual: Any) -> Options:
     from ..bench.models import PEERS
-    from ..report.measurement import Options
 
-    model, sizes = args.model or MODEL, _rising(args.sizes or usual)
-    if model not in PEERS:
-        raise ValueError(f"--model {model}: DeiT has no such size; there are {', '.join(PEERS)}")
-    if wrong := [size for size in sizes if size % 16]:
+    found = _options(args, model=MODEL, discretizations=(args.discretization or "bil",), **usual)
+    if found.model not in PEERS:
+        raise ValueError(f"--model {found.model}: DeiT has no such size; there are {', '.join(PEERS)}")
+    if wrong := [size for size in found.sizes if size % 16]:
         raise ValueError(f"--sizes: {wrong[0]} pixels is not a multiple of the patch size, 16")
-    return Options(
-        threads=args.threads or _all_threads(),
-        rounds=args.rounds,
-        discretizations=(args.discretization or "bil",),
-        model=model,
-        sizes=sizes,
-    )
+    return found
 
 
-def model_options(args: argparse.Namespace) -> Options:
-    from ..report.measurement import Options
-
-    return Options(threads=args.threads or _all_threads(), rounds=args.rounds or 7)
+def mambavision_options(args: argparse.Namespace) -> Options:
+    return _options(args, rounds=7)
 
 
 def transformers_options(args: argparse.Namespace) -> Options:
-    from importlib.util import find_spec
-
-    from ..report.measurement import Options
-
-    if find_spec("transformers") is None:
-        raise RuntimeError("transformers is not installed; get it with 'pip install transformers'")
-    return Options(
-        threads=args.threads or _all_threads(),
-        rounds=args.rounds or (2 if args.quick else 5),
-        lengths=_rising(args.lengths or ((512,) if args.quick else (512, 2048))),
-        quick=args.quick,
-    )
+    return _options(args, rounds=2 if args.quick else 5, lengths=(512,) if args.quick else (512, 2048))
 
 
 def device_of(asked: str | None) -> str:
@@ -285,13 +266,3 @@ def device_of(asked: str | None) -> str:
     if asked != "cpu" and (reason := doctor.no_gpu_because(asked)):
         raise RuntimeError(f"--device {asked}: {reason}")
     return str(asked)
-
-
-def _all_threads() -> int:
-    import torch
-
-    return torch.get_num_threads()
-
-
-def _rising(numbers: Sequence[int]) -> tuple[int, ...]:
-    return tuple(sorted(set(numbers)))

@@ -12,7 +12,7 @@ from ..support.files import read_json, shortened
 from ..support.ranges import Range, check
 from .formats import table_of
 from .table import Table, flat
-from .timing import Timing
+from .timing import Ratio, Timing, lap_ratio
 
 Count: TypeAlias = Annotated[int, Range(1, 2**40)]
 """A number of things, also in a file of a stranger."""
@@ -194,6 +194,10 @@ class Result:
             rest = {"peak_bytes": self.peaks.get(case), "skipped_because": self.skipped.get(case)}
             rows.append({**flat(_identity(case)), **found, **rest})
         return table_of(self.benchmark, rows)
+
+    def ratio(self, own: Case, other: Case) -> Ratio | None:
+        """Time of one by time of the other, lap by lap, if both were measured."""
+        return lap_ratio(self.timings.get(own), self.timings.get(other))
 
     @property
     def where(self) -> str:

@@ -110,12 +110,14 @@ class Ratio:
         return Ratio(tuple(value * factor for value in self.values))
 
 
-def lap_ratio(own: Timing, other: Timing) -> Ratio:
-    """Time of one by time of the other, a value for each lap that both took part in.
+def lap_ratio(own: Timing | None, other: Timing | None) -> Ratio | None:
+    """Time of one by time of the other, a value for each lap that both took part in; None if one was not measured.
 
     If there is no such lap, for each round; if there is none, of their medians.
     """
-    for moment in (_lap, _round):
+    if not own or not other:
+        return None
+    for moment in (lambda lap: lap, lambda lap: lap.round):
         mine, theirs = _medians(own, moment), _medians(other, moment)
         if values := tuple(mine[when] / theirs[when] for when in mine if when in theirs):
             return Ratio(values)
@@ -129,10 +131,8 @@ def round_ratio(own: Timing | None, other: Timing | None) -> Ratio | None:
     """
     if not own or not other:
         return None
-    theirs, values = _rounds(other), []
-    for number, mine in _rounds(own).items():
-        if (same := theirs.get(number)) is None:
-            continue
+    ours, theirs, values = _rounds(own), _rounds(other), []
+    for mine, same in ((ours[number], theirs[number]) for number in ours if number in theirs):
         if mine.keys() == same.keys():
             values.append(statistics.median(mine[lap] / same[lap] for lap in mine))
         else:
@@ -145,14 +145,6 @@ def _rounds(timing: Timing) -> dict[int, dict[Lap, float]]:
     for lap, seconds in timing.laps.items():
         rounds.setdefault(lap.round, {})[lap] = seconds
     return rounds
-
-
-def _lap(lap: Lap) -> Lap:
-    return lap
-
-
-def _round(lap: Lap) -> int:
-    return lap.round
 
 
 def _medians(timing: Timing, moment: Callable[[Lap], Hashable]) -> dict[Hashable, float]:
