@@ -57,6 +57,19 @@ SECONDS = {
 }
 
 
+def test_no_path_shares_a_process_and_all_have_a_turn_in_each_round() -> None:
+    """What our library does to memory would help the others, too."""
+    planned = transformers.cases(OPTIONS)
+    plan = transformers.plan_of(planned, 3)
+    assert len({plan.process(case) for case in planned}) == len(language.PATHS)
+    parties = plan.parties(dict.fromkeys(planned, 0.1), 3)
+    assert [(party.members, party.process.name, party.turns) for party in parties] == [
+        ((case,), case.path, 3) for case in planned
+    ]
+    assert plan.once(planned[0], 11.0)
+    assert not plan.once(planned[0], 9.0)
+
+
 def test_checks() -> None:
     outcome = transformers.outcome(result_of(SECONDS))
     assert [(check["measured"], check["holds"]) for check in outcome.findings["checks"]] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 from typing import Any
 
 from ..report.measurement import Case, Options, Result
@@ -12,7 +13,7 @@ from ..report.timing import Ratio, lap_ratio
 from . import machine
 from .checks import Check, checks_table, worst
 from .language import DECODING, LAYERS, PATHS, PREFILL, TRAINING, LanguageCase
-from .measure import Plan, Process, Processes, measure, side_by_side
+from .measure import Party, Plan, Process, Processes, measure
 from .models import shares_tables
 from .outcome import Outcome, left_out
 
@@ -20,6 +21,8 @@ TRAINED_LAYERS = 4
 """Of the training step: with all of them transformers' own takes many minutes."""
 ONCE = 10.0
 """What takes more seconds than this is called once, so that a run takes minutes."""
+ROUNDS = 6
+"""The fewest that tell an interval."""
 BOUNDS = ((TRAINING, 512, 100), (PREFILL, 512, 4), (DECODING, 1, 1.3))
 """How many times as fast as transformers' own path the adapted model is promised to be, on two cores."""
 
@@ -39,26 +42,38 @@ def run(options: Options, command: str, report: Report) -> Result:
     """Times of every case, and what calls of ours consist of."""
     machine.needs(("transformers",), "pip install transformers")
     facts = machine.describe("cpu", "transformers")
-    process = Process("language models")
     planned = cases(options)
-
-    plan = Plan(
-        cases=planned,
-        process=lambda case: process,
-        rounds=lambda expected: options.rounds or 5,
-        parties=side_by_side(process, seconds=0.7, balanced=False),
-        refuse=lambda case, known, processes: _missing(case),
-        once=lambda case, seconds: seconds > ONCE,
-    )
-    found = measure(plan, report)
+    found = measure(plan_of(planned, options.rounds or ROUNDS), report)
     # A profiler sees nothing of our short way through one token, so that is left out.
     ours = [case for case in planned if case.path == PATHS[-1] and case.task != DECODING]
     shares = {}
     with Processes() as processes:
         for done, case in enumerate(ours):
             report("where the time goes", done, len(ours))
-            shares[case.what] = processes[process].shares(case)
+            shares[case.what] = processes[process_of(case)].shares(case)
     return found.result("transformers", command, options, facts, notes={"shares": shares})
+
+
+def plan_of(planned: list[LanguageCase], rounds: int) -> Plan:
+    """In each round every path has its turn at the same work, before the next work."""
+
+    def parties(expected: Mapping[Case, float], rounds: int) -> list[Party]:
+        return [Party((case,), process_of(case), rounds, seconds=1.0) for case in expected]
+
+    return Plan(
+        cases=planned,
+        process=process_of,
+        rounds=lambda expected: rounds,
+        parties=parties,
+        refuse=lambda case, known, processes: _missing(case),
+        once=lambda case, seconds: seconds > ONCE,
+    )
+
+
+def process_of(case: Case) -> Process:
+    """One for each path: our library keeps freed memory, which would make the others faster than they are alone."""
+    assert isinstance(case, LanguageCase)
+    return Process(case.path)
 
 
 def _missing(case: Case) -> str | None:

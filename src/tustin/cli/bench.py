@@ -295,7 +295,7 @@ examples:
             "quick": "one or two minutes: one length of each and fewer rounds",
             "lengths": "prompt lengths, comma-separated (default: 512,2048; quick: 512)",
             "threads": "",
-            "rounds": "default: 5, quick: 2",
+            "rounds": "default: 6, quick: 2",
         },
         arguments.transformers_options,
         "transformers.run",

@@ -251,7 +251,9 @@ def mambavision_options(args: argparse.Namespace) -> Options:
 
 
 def transformers_options(args: argparse.Namespace) -> Options:
-    return _options(args, rounds=2 if args.quick else 5, lengths=(512,) if args.quick else (512, 2048))
+    from ..bench.transformers import ROUNDS
+
+    return _options(args, rounds=2 if args.quick else ROUNDS, lengths=(512,) if args.quick else (512, 2048))
 
 
 def device_of(asked: str | None) -> str:
