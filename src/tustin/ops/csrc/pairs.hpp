@@ -5,7 +5,8 @@
 
 namespace TUSTIN_LEVEL {
 
-// B of the token and of the one before it. Where v⁻ itself is known instead, from a state, it is `before` and u⁻ is 1.
+// B of the token and of the one before it. Where v⁻ itself is known instead, from a state, it is `before` and u⁻ is 1. With
+// kProducts `step` reads v and v⁻ themselves.
 template <class Now, class Before>
 struct Samples {
   Now now;
@@ -28,7 +29,7 @@ struct PairSums {
 template <class Real>
 struct Pair {
   using V = Vec<Real>;
-  static constexpr bool kHasFast = false, kTwoSamples = true, kMixes = false;
+  static constexpr bool kHasFast = false, kTwoSamples = true, kProducts = false, kMixes = false;
 };
 
 // With x_j = Δ^j φ_j(z) and the slope m = (v − v⁻)/Δ:  h⁺ = e^z·h + x_1·v⁻ + x_2·m, and
@@ -37,7 +38,7 @@ struct Pair {
 template <class Real>
 struct true_foh : Pair<Real> {
   using V = Vec<Real>;
-  static constexpr bool kHasFast = true;
+  static constexpr bool kHasFast = true, kProducts = true;
   static constexpr Real kSmall = 0.02;                             // as for the holds
   static constexpr Real kLeast = sizeof(Real) == 8 ? 1e-140 : 1e-15;  // the slope over a shorter step is that over this one
 
@@ -62,16 +63,16 @@ struct true_foh : Pair<Real> {
     TUSTIN_INLINE auto not_small() const { return magnitude(A) >= splat(kSmall); }
   };
 
-  template <bool fast, class B>
-  static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, const B& b, V& kept) {
+  template <bool fast>
+  static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, const Samples<V, V>& v, V& kept) {
     const Exponential<Real, fast> e(t.d1 * c.A, fma(t.d1, c.scaled, Constants<Real>::kRound));
     V expm1;
     e.minus_one_apart(expm1, kept);
-    const V v = t.before * b.before, m = fnma(t.slope_before, b.before, t.slope * b.now);
-    const V after = fma(expm1, fma(c.inverse_A, v, h), fma(kept, c.square * m, h));
+    const V m = (v.now - v.before) * t.inverse;
+    const V after = fma(expm1, fma(c.inverse_A, v.before, h), fma(kept, c.square * m, h));
     if (fast || !c.exact) return after;
     const auto x = Ladder<Real>::exact(t, c.A, c.inverse_A);
-    return select(c.not_small(), after, fma(h, x.expm1, fma(x.x1, v, fma(x.x2, m, h))));
+    return select(c.not_small(), after, fma(h, x.expm1, fma(x.x1, v.before, fma(x.x2, m, h))));
   }
 
   template <bool fast, class B>

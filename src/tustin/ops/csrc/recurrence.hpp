@@ -17,8 +17,14 @@ TUSTIN_APART Vec<Real> recur(const Task<Real>& t, int m, int begin, int end, con
   const V skip = t.parameter(t.a.D_skip, m);
   const int N = t.N, next = keep ? N * W : 0;
   const bool output = !keep || t.a.z.data;
+  [[maybe_unused]] Real* const product = t.product;
   V longest{}, before{};
-  if (Discretization::kTwoSamples && begin < end) before = t.template u_before<first>(begin);
+  if constexpr (Discretization::kTwoSamples)
+    if (begin < end) {
+      before = t.template u_before<first>(begin);
+      const auto B = states.template B_before<first>(t, m, begin);
+      for (int n = 0; Discretization::kProducts && n < N; ++n) store(product + n * W, before * B[n]);
+    }
   for (int k = begin; k < end; ++k) {
     const V u_k = t.u.get(k);
     const V delta_k = t.delta.get(k);
@@ -33,8 +39,22 @@ TUSTIN_APART Vec<Real> recur(const Task<Real>& t, int m, int begin, int end, con
     V y{};
     for (int n = 0; n < N; ++n) {
       V note{};
-      const auto entry = samples<Discretization>(B[n], B_before, n);
-      const V state = Discretization::template step<fast>(token, states.channel[n], load(h + n * W), entry, note);
+      V state = load(h + n * W);
+      if constexpr (Discretization::kProducts) {  // v⁻ from memory: one multiplication less. A register at a time, or it spills
+        V now{};
+        each_part<Real>([&](auto i) TUSTIN_INLINED {
+          const Samples v{u_k * B[n], load(product + n * W)};
+          V kept_n{};
+          const V next_n = Discretization::template step<fast>(token, states.channel[n], state, v, kept_n);
+          part<i.value>(now) = part<i.value>(v.now);
+          part<i.value>(note) = part<i.value>(kept_n);
+          part<i.value>(state) = part<i.value>(next_n);
+        });
+        store(product + n * W, now);
+      } else {
+        const auto b = samples<Discretization>(B[n], B_before, n);
+        state = Discretization::template step<fast>(token, states.channel[n], state, b, note);
+      }
       store(after + n * W, state);
       if (keep) store(kept + k * next + n * W, note);
       if (output) y = fma(state, C[n], y);

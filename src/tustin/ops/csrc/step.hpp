@@ -34,7 +34,7 @@ template <class Real>
 struct Plain {
   using V = Vec<Real>;
   static constexpr bool kHasFast = false;  // whether `fast` makes a difference
-  static constexpr bool kTwoSamples = false, kMixes = false;  // whether it is one of pairs.hpp, and has a λ
+  static constexpr bool kTwoSamples = false, kProducts = false, kMixes = false;  // whether it is one of pairs.hpp, and which
   struct Token {
     V delta, u, input;  // Δ, u and Δ·u
     TUSTIN_INLINE Token(V d, V u) : delta(d), u(u), input(d * u) {}

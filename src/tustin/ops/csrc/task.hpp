@@ -25,6 +25,7 @@ struct Task {
   Real *constant_B, *constant_C;  // [blocks][N][W]
   Real* past;                     // [blocks][N][W]: for rules of two samples, B·u of the token before the first or the last
   Real *h, *h_before;             // [blocks][N][W]: the states; [N][W]: those of one block before the chunk at hand
+  Real* product;                  // [N][W]: B·u of one block, of the token before the one at hand
   void* channels_of_discretization;       // Discretization::Channel[blocks][N]
   Real* reach;                    // [blocks][W]: the largest |A| of a channel; infinite in a block with an exact one
   Rows<Real> B, C;                // of the chunk at hand, where they are not constant
@@ -48,6 +49,7 @@ struct Task {
     past = arena.take<Real>(states());
     h = arena.take<Real>(states());
     h_before = arena.take<Real>(int64_t(N) * W);
+    product = arena.take<Real>(int64_t(N) * W);
     channels_of_discretization = arena.take<Real>(kMaxChannel * states());
     reach = arena.take<Real>(blocks * W);
     Real** const tiles[] = {&slope, &sigmoid, &gate, &tile_u, &tile_delta, &tile_z, &tile_mix, &tile_out};
@@ -90,7 +92,7 @@ struct Task {
 
   static size_t arena_bytes(const TustinScan& a, int64_t extra_states, int64_t extra) {
     const int64_t padded = Slices(a).channels + W;
-    const int64_t reals = (5 + kMaxChannel + extra_states) * padded * a.N + padded + 8 * (kChunk + 1) * W + extra;
+    const int64_t reals = (6 + kMaxChannel + extra_states) * padded * a.N + padded + 8 * (kChunk + 1) * W + extra;
     return size_t(reals) * sizeof(Real) + 64 * 32;
   }
 
