@@ -14,7 +14,7 @@ GEMM = Scans(made_up()).limit_timings["gemm"]
 
 def test_checks_say_what_was_measured():
     checks = {check.claim: check for check in Scans(made_up()).checks()}
-    assert len(checks) == 16
+    assert len(checks) == 22
     measured = {claim: (check.measured, check.holds) for claim, check in checks.items()}
     assert measured["forward, mambapy : mamba"] == (100.0, True)
     assert measured["forward+backward, mambapy : mamba"] == (100.0, True)
@@ -25,6 +25,7 @@ def test_checks_say_what_was_measured():
     assert measured["forward, bil, rk4 : zoh"] == (1.0, True)
     assert checks["forward, bil, rk4 : zoh"].which == "rk4"
     assert measured["forward, foh, pol, hoh : zoh"] == (1.0, True)
+    assert measured["forward, true_bil : bil"] == (2.0, False)
     assert measured["forward, one thread : two"] == (1.9, True)
     assert measured["forward+backward, time per token, L 6085 : 197"] == (1.0, True)
     assert measured["forward, bfloat16 : float32"] == (0.9, True)
@@ -38,6 +39,8 @@ def test_checks_say_what_was_measured():
         ("forward, bil, rk4 : zoh", replace(CELL, discretization="rk4"), 1.01, 1.01),
         ("forward, foh, pol, hoh : zoh", replace(CELL, discretization="pol"), 1.3, 1.3),
         ("forward+backward, foh, pol, hoh : zoh", replace(CELL, discretization="hoh", backward=True), 1.21, 1.21),
+        ("forward, true_foh : zoh", replace(CELL, discretization="true_foh"), 1.26, 1.26),
+        ("forward+backward, exptrap : mamba", replace(CELL, discretization="exptrap", backward=True), 1.2, 1.5),
         ("forward, one thread : two", replace(CELL, discretization="foh", threads=1), 0.9, 1.71),
         ("forward, time per token, L 6085 : 197", replace(CELL, discretization="zoh", L=LONG), 1.2, 1.2),
         ("forward+backward, bfloat16 : float32", replace(CELL, backward=True, dtype="bfloat16"), 1.2, 1.08),
