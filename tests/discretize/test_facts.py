@@ -172,6 +172,22 @@ def test_true_hoh_without_a_step_before_is_true_foh() -> None:
     assert torch.equal(torch.stack([now, before, oldest]), torch.stack([*expected, torch.zeros_like(z)]))
 
 
+def test_true_hoh_without_a_step_before_has_the_gradient_of_true_foh() -> None:
+    """By a step before of length 0 it is 0: the rule jumps there, from weights that grow as Δ/Δ_{k−1}."""
+    z, delta, none = -torch.logspace(-3, 1, 9).double(), double(0.3), double(0)
+    inputs = [x.requires_grad_() for x in (delta, z, none)]
+
+    def gradients(name: str) -> tuple[Tensor, ...]:
+        earlier = (none,) if name == "true_hoh" else ()
+        _, betas = DISCRETIZATIONS[name](delta, z, earlier=earlier)
+        return torch.autograd.grad(betas[0].sum() + 2 * betas[1].sum(), inputs, materialize_grads=True)
+
+    for got, expected in zip(gradients("true_hoh"), gradients("true_foh"), strict=True):
+        assert torch.equal(got, expected)
+    _, betas = DISCRETIZATIONS["true_hoh"](delta, z, earlier=(double(1e-9),))
+    assert min(float(beta.detach().abs().min()) for beta in betas[1:]) > 1e5
+
+
 # ── higher-order holds ───────────────────────────────────────────────────────────────────────────────────────────────
 
 

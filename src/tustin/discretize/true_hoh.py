@@ -3,7 +3,7 @@
 The samples v_k, v_{k−1}, v_{k−2} are Δ_k and Δ_{k−1} apart, so the weights depend on both steps, through their ratio
 r = Δ_k/Δ_{k−1}. docs/math.md derives them; ψ = 2φ3 − φ2 is negative. They grow with r, because the parabola is then
 extended far beyond the two older samples: Σ|β|/Δ = 1 + r²/(3(1 + r)) at z = 0. Where there is no step before, the
-rule is `true_foh`.
+rule is `true_foh`, and so is its gradient: it jumps at Δ_{k−1} = 0 and has no derivative by it there.
 """
 
 from math import inf
