@@ -17,7 +17,7 @@ def test_a_stack_of_lines_stands_before_its_instructions() -> None:
     """Lines of other packages do not count."""
     from tustin.doctor.gpu.listing import parse
 
-    number = next(n for n, line in enumerate(KERNEL.read_text().splitlines(), 1) if "tl.sum(h * C_k[j]" in line)
+    number = next(n for n, line in enumerate(KERNEL.read_text().splitlines(), 1) if "weighted_sum(h, C_k[j]" in line)
     first, second, third = parse(
         f'''
         //## File "/elsewhere/standard.py", line 12 inlined at "{KERNEL}", line {number}
@@ -33,7 +33,7 @@ def test_a_stack_of_lines_stands_before_its_instructions() -> None:
     (place,) = first.stack
     assert str(place) == f"ops/scan/triton_forward.py:{number}"
     assert place.function == "forward"
-    assert place.text.startswith("y = tl.sum(h * C_k[j]")
+    assert place.text.startswith("y = weighted_sum(h, C_k[j]")
     assert third.stack == ()
 
 

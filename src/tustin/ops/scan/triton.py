@@ -45,7 +45,7 @@ def forward(tensors: Tensors, options: Options, chunk_states: Tensor | None) -> 
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
     out = torch.empty_like(u)
     last_state = empty_state(u, A, get_discretization(options.discretization))
-    unroll = 2 if work.segments > 1 else _unroll(options, 1)
+    unroll = 2 if work.segments > 1 else DISCRETIZATIONS[options.discretization].tokens[0]
     how = _how(options, unroll, u, delta, B, C, z, mix, out)
     start, past = _in_parts(initial_state)
     with on_device(u):
@@ -88,7 +88,7 @@ def backward(
     B, C = _with_groups(B), _with_groups(C)
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
     walked = (d_out, u, delta, B, C, z, mix, d_u, d_delta, d_z, d_mix, sums_B.mT, sums_C.mT)
-    how = _how(options, _unroll(options, 3), *walked)
+    how = _how(options, DISCRETIZATIONS[options.discretization].tokens[1], *walked)
     d_end, d_past = _in_parts(d_last_state)
     _, past = _in_parts(initial_state)
     with on_device(u):
@@ -229,12 +229,6 @@ def _with_groups(matrix: Tensor) -> Tensor:
 
 def _strides(*tensors: Tensor | None) -> list[tuple[int, ...]]:
     return [() if tensor is None else tensor.stride() for tensor in tensors]
-
-
-def _unroll(options: Options, most_terms: int) -> int:
-    """Tokens at once: four, but two where the many numbers of a rule that depend on A need the registers."""
-    functions = DISCRETIZATIONS[options.discretization]
-    return 2 if len(functions.P) > most_terms else functions.most_tokens
 
 
 def _how(options: Options, unroll: int, *tensors: Tensor | None) -> dict[str, Any]:

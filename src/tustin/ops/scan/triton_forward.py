@@ -40,6 +40,7 @@ from .triton_tokens import (
     steps,
     walk,
     walk_matrix,
+    weighted_sum,
     write,
 )
 
@@ -251,7 +252,7 @@ def forward(
                 h = rule_step(STEP, token, weights, h, B_k[j], past, TAPS, P)[0]
                 if TAPS == 2:
                     past = u_k[j] * B_k[j]
-                y = tl.sum(h * C_k[j], 0, keep_dims=True) + skip * u_k[j]
+                y = weighted_sum(h, C_k[j], 3) + skip * u_k[j]
                 if z is not None:
                     y *= z_k[j] * tl.sigmoid(z_k[j])
                 results += (y,)

@@ -165,6 +165,29 @@ def entries(places, k, L, exists, GROUP: tl.constexpr, T: tl.constexpr):
 
 
 @triton.jit
+def weighted_sum(x, weight, HALVINGS: tl.constexpr):
+    """Σ_n weight·x. All that is added before the last sum is added by a fused multiplication, in the same thread."""
+    parts, weights = (x,), (tl.broadcast_to(weight, x.shape),)
+    for _ in tl.static_range(HALVINGS):
+        if parts[0].shape[0] > 1:
+            parts, weights = _halved(parts), _halved(weights)
+    total = parts[0] * weights[0]
+    for i in tl.static_range(1, len(parts)):
+        total += parts[i] * weights[i]
+    return tl.sum(total, 0, keep_dims=True)
+
+
+@triton.jit
+def _halved(parts):
+    """Of each its even states, and its odd ones."""
+    halves = ()
+    for i in tl.static_range(len(parts)):
+        part = parts[i]
+        halves += tl.split(tl.permute(tl.reshape(part, part.shape[0] // 2, 2, part.shape[1]), (0, 2, 1)))
+    return halves
+
+
+@triton.jit
 def sample_at(u, B, k, start, start_places, exists_d, exists_n, GROUP: tl.constexpr):
     """v = B·u of one token; before the first what is at `start`, or zero."""
     is_token = tl.full([1, 1], 0, k.dtype) + k >= 0
