@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import shlex
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -285,6 +287,13 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
+def repeated(argv: Sequence[str]) -> str:
+    """The command that makes the same run again: all options but where results go."""
+    words = iter(argv)
+    own = [word for word in words if word not in ("--json", "--markdown") or not next(words)]
+    return shlex.join(["python", "benchmarks/onnx_forms.py", *own])
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--discretizations", default="bil,zoh", help="of one sample (default: bil,zoh)")
@@ -307,7 +316,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         lengths=args.lengths,
     )
     D, N = args.shape
-    result = measure(options, args.chunks, D, N, "python benchmarks/onnx_forms.py")
+    result = measure(options, args.chunks, D, N, repeated(sys.argv[1:] if argv is None else argv))
     summary = (
         f"{result.where} One scan with D {D} and N {N}, float32; at most {result.rounds} calls in turns{result.busy}."
     )

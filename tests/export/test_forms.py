@@ -27,6 +27,7 @@ def test_the_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "tokens, Scan 4",
         "unrolled 1",
     ]
+    assert program["repeated"]([*small.split(), "--json", "x"]) == f"python benchmarks/onnx_forms.py {small}"
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n")
     assert text.endswith("after\n")
