@@ -77,6 +77,7 @@ def test_unknown_setting_suggests_the_nearest(tmp_path, key, nearest):
     ("settings", "message"),
     [
         ({"epochs": 0}, "epochs must be a whole number from 1 to 1,000,000,000, got 0"),
+        ({"seed": 2**63}, "seed must be a whole number from 0 to 9,223,372,036,854,775,807, got 9223372036854775808"),
         ({"optim.clip": 0}, "optim.clip must be a number above 0 or null, got 0"),
         (
             {"segmentation.min_scale": 3},

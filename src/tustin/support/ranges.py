@@ -133,4 +133,6 @@ _WORDS = {
 
 
 def _plain(value: float) -> str:
+    if isinstance(value, int):  # a float has not all the digits of 2**63 − 1
+        return f"{value:,}" if abs(value) >= 1e4 else str(value)
     return f"{value:,.0f}" if value == int(value) and abs(value) >= 1e4 else f"{value:g}"
