@@ -272,6 +272,13 @@ def test_values_of_the_wrong_kind():
         ("optimizer: {name: adamw}", r"'optimizer\.name' \(did you mean 'optim\.name'\?\)"),
         ("batch_size: 8", r"'batch_size' \(did you mean 'optim\.batch_size'\?\)"),
         ("weights: x.pth", r"'weights' \(did you mean 'model\.weights'\?\)"),
+        (
+            "optimizer: {lr: 1}",
+            r"'optimizer\.lr' \(did you mean 'optim\.base_lr' or 'optim\.warmup_lr' or 'optim\.min_lr'\?\)",
+        ),
+        ("lr: 1", r"'lr' \(did you mean 'optim\.base_lr' or "),
+        ("model: {patch_size: 4}", r"'model\.patch_size' \(did you mean 'model\.args\.patch_size'\?\)"),
+        ("depth: 4", r"'depth' \(did you mean 'model\.args\.depth'\?\)"),
         ("modle: {name: x}", r"'modle\.name' \(did you mean 'model\.name'\?\)"),
     ],
 )

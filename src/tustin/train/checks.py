@@ -18,7 +18,7 @@ from .tasks import DATA_SETS, TASKS
 if TYPE_CHECKING:
     from .config import Config
 
-__all__ = ["check_config"]
+__all__ = ["SETTING_OF", "check_config"]
 
 SETTING_OF = {
     "discretization": "model.discretization",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 from argparse import SUPPRESS, ArgumentError
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,8 +14,10 @@ from typing import Any
 import yaml
 from jsonargparse import ArgumentParser, Namespace, set_loader, set_parsing_settings
 
+from ..models import VisionMamba
 from ..support.names import unknown
 from ..support.ranges import expected, range_of
+from .checks import SETTING_OF
 from .config import Config, keys, kinds
 from .recipe import find, read, read_yaml
 
@@ -116,13 +119,23 @@ def _check_names(names: Iterable[str]) -> None:
 
 def _unknown(name: str, known: Sequence[str]) -> str:
     """The sentence for a setting that does not exist, with the group that was forgotten or has another name."""
-    last = name.rpartition(".")[2]
-    same = [key for key in known if key.rpartition(".")[2] == last]
+    group, _, last = name.rpartition(".")
     groups = sorted({key.partition(".")[0] for key in known if "." in key})
-    group = difflib.get_close_matches(name, groups, n=1)
-    if not same and group and "." not in name:
-        inside = [key for key in known if key.startswith(f"{group[0]}.")]
-        return f"unknown setting {name!r} (did you mean one of the group {group[0]!r}: {', '.join(inside)}?)"
-    if same and "." not in name:
+    meant = difflib.get_close_matches(group or last, groups, n=1)
+    inside = [key for key in known if key.startswith(tuple(f"{word}." for word in meant))]
+    known = [*known, *_arguments()]
+    same = [key for key in known if key.rpartition(".")[2] == last]
+    if not same and meant and not group:
+        return f"unknown setting {name!r} (did you mean one of the group {meant[0]!r}: {', '.join(inside)}?)"
+    if same and not group:
         return f"unknown setting {name!r} (did you mean {' or '.join(map(repr, same))}?)"
+    rates = [key for key in inside or known if key.endswith("_lr")]
+    if rates and last in ("lr", "learning_rate"):
+        return f"unknown setting {name!r} (did you mean {' or '.join(map(repr, rates))}?)"
     return unknown("setting", name, known)
+
+
+def _arguments() -> list[str]:
+    """The arguments of the model as settings."""
+    names = inspect.signature(VisionMamba).parameters
+    return [f"model.args.{name}" for name in names if name not in SETTING_OF]
