@@ -80,6 +80,14 @@ def test_recipes(capsys):
     assert max(map(len, lines)) <= 120
 
 
+def test_recipes_in_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["recipes"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.split() == [word for name, about in recipes().items() for word in (name, *about.split())]
+
+
 def test_print_config(capsys):
     assert main(["train", "digits", "--epochs", "3", "--print_config"]) == 0
     assert "epochs: 3\n" in capsys.readouterr().out

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 
+from ..report import terminal
 from .command import Command
 
 __all__ = ["COMMAND"]
@@ -18,9 +20,9 @@ def run(args: argparse.Namespace) -> None:
     from ..train import recipes
 
     known = recipes()
-    width = max(map(len, known))
+    column = max(map(len, known)) + 2
     for name, description in known.items():
-        print(f"{name:{width}}  {description}")
+        print(textwrap.fill(f"{name:{column}}{description}", terminal.columns(), subsequent_indent=" " * column))
 
 
 COMMAND = Command("recipes", "list the shipped recipes", DETAILS, run=run)

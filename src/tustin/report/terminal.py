@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -14,7 +15,7 @@ if TYPE_CHECKING:  # rich is imported where something is drawn: commands start q
     from rich.progress import Progress
     from rich.table import Table
 
-__all__ = ["Report", "bar", "console", "drawn", "duration", "pairs", "progress", "table"]
+__all__ = ["Report", "bar", "columns", "console", "drawn", "duration", "pairs", "progress", "table"]
 
 UNLIMITED = 10_000
 """Columns of what is no terminal: a table is as wide as it needs to be there, and no line is broken."""
@@ -31,6 +32,11 @@ def console(stderr: bool = False) -> Console:
 
     limited = (sys.stderr if stderr else sys.stdout).isatty() or os.environ.get("COLUMNS")
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=None if limited else UNLIMITED)
+
+
+def columns() -> int:
+    """Letters that fit into a line of the standard output."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else UNLIMITED
 
 
 def drawn(draw: Callable[[Console], None]) -> str:
