@@ -72,3 +72,12 @@ def test_a_long_path_does_not_drive_the_others_away():
     first = drawn.splitlines()[2]
     assert first.split()[-3:] == ["class", "2", "13.2%"]
     assert path in "".join(line.split()[0] for line in drawn.splitlines()[2:])
+
+
+def test_columns_move_together_only_if_more_fit_beside_each_other():
+    header, row = ["name", *"abcd"], ["x", *["1234567890123456"] * 4]
+    for width, parts in ((72, 1), (66, 2)):  # together they fit into 72, and into 66 neither way
+        drawn = draw(header, [row], [], width)
+        assert len(drawn.split("\n\n")) == parts
+    assert "1234567890123456  1234567890123456" in drawn
+    assert "1234567890123456  " not in draw(header, [row], [], 72)

@@ -24,9 +24,9 @@ class WordTable(Table):
         names = min(needs[0].minimum, width // 2)  # a long path is folded, so that the others stand beside it
         needs[0] = Measurement(names, needs[0].maximum)
         groups = [*_groups([need.minimum for need in needs], width, apart)]
-        if len(groups) > 1:  # closer together there may be room for more
-            apart = 1
-            groups = [*_groups([need.minimum for need in needs], width, apart)]
+        closer = [*_groups([need.minimum for need in needs], width, 1)]
+        if len(closer) < len(groups):
+            groups, apart = closer, 1
         for number, group in enumerate(groups):
             if number:
                 yield ""
