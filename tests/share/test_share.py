@@ -17,7 +17,7 @@ from tests import own_rule
 from tests.models.checkpoint.checkpoints import assert_same_state, nano
 from tests.train.small import small
 from tustin import DISCRETIZATIONS
-from tustin.models import CheckpointError, describe
+from tustin.models import CheckpointError, Detector, describe
 from tustin.models.checkpoint import hub as hub_module
 from tustin.train import train
 
@@ -142,9 +142,21 @@ def test_a_run_through_the_hub(tmp_path: Path, hub: Path) -> None:
     assert "## Study" not in text
 
 
+def test_a_detector_through_the_hub(tmp_path: Path, hub: Path) -> None:
+    vim = tustin.create_model("vim_nano_patch4_32", img_size=64, depth=2, embed_dim=16, discretization="bil")
+    model = Detector(vim, category_ids=[1, 2], channels=16, hidden=16, proposals=10)
+    tustin.push_to_hub(model, "me/boxes")
+    assert {path.name for path in (hub / "me/boxes").iterdir()} == {"README.md", "model.safetensors"}
+    again = tustin.load("hf-hub:me/boxes")
+    assert_same_state(again, model)
+    head = yaml.safe_load((hub / "me/boxes/README.md").read_text(encoding="utf-8").split("---")[1])
+    assert (head["library_name"], head["pipeline_tag"]) == ("tustin", "object-detection")
+    assert "timm" not in head["tags"]
+
+
 def test_the_card_names_the_study(tmp_path: Path) -> None:
     study = tmp_path / "study"
-    train(small(run := study / "runs" / "bil-0", epochs=1, model__discretization="bil"))
+    train(small(run := study / "runs" / "bil-0", updates=3, model__discretization="bil"))
     plan = {"recipe": "digits", "discretizations": ["zoh", "bil"], "seeds": [0, 1], "baseline": "zoh", "metric": "top1"}
     plan |= {"level": 0.05, "threshold": 0.7, "settings": {}, "threads": 1, "config": {}, "environment": {}}
     (study / "study.json").write_text(json.dumps(plan))
@@ -154,6 +166,8 @@ def test_the_card_names_the_study(tmp_path: Path) -> None:
     text = files[0].read_text(encoding="utf-8")
     assert "a study on `digits` that compares `zoh`, `bil` with 2 seeds each, by top-1 accuracy, with `zoh`" in text
     assert "[study.md](study.md)" in text
+    assert "| updates | 3 |" in text
+    assert "| epochs |" not in text
 
 
 @pytest.mark.usefixtures("clean_registry")

@@ -73,7 +73,13 @@ def write_card(path: Path, card: Card) -> None:
         license=card.license,
         library_name="timm" if task == "classification" else "tustin",
         pipeline_tag=PIPELINES[task],
-        tags=["tustin", "timm", "state-space-model", "vision-mamba", f"discretization:{rule}"],
+        tags=[
+            "tustin",
+            *(["timm"] if task == "classification" else []),
+            "state-space-model",
+            "vision-mamba",
+            f"discretization:{rule}",
+        ],
         datasets=[card.data] if card.data and card.data not in ("folder", "masks") else None,
         model_name=card.name.rpartition("/")[2] if results else None,
         eval_results=results or None,
@@ -95,7 +101,7 @@ def _body(card: Card) -> Iterator[str]:
             (METRICS[name].title, metric_text(name, value).removeprefix(f"{METRICS[name].title} "))
             for name, value in card.metrics.items()
         ]
-        yield as_markdown(Table("metrics", "Metrics", ("metric", "value"), rows, "On the held-out half of the data."))
+        yield as_markdown(Table("metrics", "Metrics", ("metric", "value"), rows, "On the held-out data."))
     yield from _use(card)
     yield from _of_study(card)
 
@@ -112,7 +118,8 @@ def _facts(card: Card) -> Iterator[str]:
         rows.append(("classes", f"{len(names)}: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}"))
     if "input_size" in told["data"]:
         rows.append(("images", " x ".join(map(str, told["data"]["input_size"]))))
-    rows += [(name, str(settings[name])) for name in SETTINGS if settings.get(name) is not None]
+    overruled = "epochs" if settings.get("updates") is not None else None
+    rows += [(name, str(settings[name])) for name in SETTINGS if settings.get(name) is not None and name != overruled]
     if told["tustin"]:
         rows.append(("made with", f"tustin {told['tustin']}"))
     yield as_markdown(Table("model", "Model", ("", "value"), rows, words=frozenset(["value"])))
