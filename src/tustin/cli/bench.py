@@ -303,7 +303,7 @@ examples:
     ),
     Benchmark(
         "mambavision",
-        "time MambaVision-T on the stand-in for mamba_ssm: our scan beside selective_scan_ref",
+        "time MambaVision-T with our mamba_ssm, against selective_scan_ref",
         """\
 MambaVision-T as it comes from PyPI, with random weights, on a CPU: inference of 1 and of 8 images, and a training step
 of 8, with our scan and with selective_scan_ref, in turns. Needs 'pip install --no-deps mambavision einops'.

@@ -24,12 +24,12 @@ Add its output to a bug report: it names neither user nor host.
 
 --gpu-compile needs Triton but no GPU. For every kernel, rule and dtype it prints registers, spills, shared memory,
 instructions, global loads and stores, each relative to zoh, and a lower bound of the time. docs/gpu.md explains the
-numbers. One GPU and one dtype take about a minute on two cores; what is compiled is kept.
+numbers. One GPU and one dtype take about a minute on two cores; compiled kernels are kept.
 
---gpu-check needs a GPU and takes some minutes. Every rule, forward and backward, in three dtypes, against float64 on a
-CPU, and twice for the same bits; a training step of ViM-tiny on both; torch.compile, CUDA graphs, speed, memory.
-What was found goes to FILE (gpu-check.json), to attach to an issue. The exit code is 0 if all passed, 3 if a check
-failed, 1 if there is nothing to check.
+--gpu-check needs a GPU and takes some minutes. It compares every rule, forward and backward, in three dtypes, with
+float64 on a CPU, and repeats it to compare the bits. It compares a training step of ViM-tiny with the CPU. It also
+checks torch.compile and CUDA graphs, and measures speed and memory. The results go to FILE (gpu-check.json); attach it
+to an issue. The exit code is 0 if all passed, 3 if a check failed, 1 if there is nothing to check.
 
 examples:
   tustin doctor
@@ -39,7 +39,7 @@ examples:
   tustin doctor --gpu-compile sm_80,sm_90 --dtype float32 --markdown docs/gpu.md
   tustin doctor --gpu-compile sm_90 --listing hoh    # its loop over the tokens, with the source of each instruction
   tustin doctor --gpu-check
-  TRITON_INTERPRET=1 tustin doctor --gpu-check --device cpu   # the same questions to Triton's interpreter"""
+  TRITON_INTERPRET=1 tustin doctor --gpu-check --device cpu   # the same checks in Triton's interpreter"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="only compile every GPU kernel, without a GPU, for sm_80,sm_90,sm_100,gfx942 (default: all)",
     )
     parser.add_argument(
-        "--markdown", type=_report_file, metavar="FILE", help="replace the tables between the marks in FILE by new ones"
+        "--markdown", type=_report_file, metavar="FILE", help="write the tables between the marks in FILE"
     )
     parser.add_argument(
         "--listing",
@@ -67,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         const=Path("gpu-check.json"),
         type=_report_file,
         metavar="FILE",
-        help="only check the kernels on a GPU, and write what was found to FILE (default: gpu-check.json)",
+        help="only check the kernels on a GPU, and write the results to FILE (default: gpu-check.json)",
     )
     parser.add_argument("--device", type=_device, metavar="NAME", help="what to check (default: the first GPU)")
     parser.add_argument(

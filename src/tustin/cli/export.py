@@ -14,14 +14,15 @@ __all__ = ["COMMAND"]
 
 DETAILS = """\
 onnx    one .onnx file of standard operators, for onnxruntime, Triton Inference Server and whatever else reads ONNX. All
-        rules translate, also your own. The rule, the class names and how images are prepared are in its metadata.
+        rules work, including your own. The rule, the class names and how images are prepared are in its metadata.
 torch   one .pt2 file for torch.export.load, where tustin is installed.
 
 Takes classifiers and segmenters, and any number of images at once. A segmenter needs --dynamic-size to read photos of
-any shape. The file is run on random images, and is written only if its results are the model's, to 1e-4 of the largest.
+any shape. The file is first run on random images. It is written only if its results differ from the model's by less
+than 1e-4 of the largest result.
 docs/deployment.md shows how to use it.
 
---json prints file, format, nodes, bytes and largest_error (null with --no-check), and of ONNX opset and blocks.
+--json prints file, format, nodes, bytes and largest_error (null with --no-check), and for ONNX also opset and blocks.
 
 examples:
   tustin export runs/digits-bil-0 --to onnx --out model.onnx
