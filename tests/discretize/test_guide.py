@@ -68,6 +68,7 @@ def library(project: Path) -> Path:
     """The native library, with the new rule as its only one."""
     build = project / "build"
     build.mkdir()
+    kernels = sorted(path.stem for path in (project / "src/tustin/ops/csrc").glob("*.cpp"))
 
     def compile_one(kernel: str) -> str:
         command = [str(COMPILER), *FLAGS, "-c", f"src/tustin/ops/csrc/{kernel}.cpp", "-o", f"build/{kernel}.o"]
@@ -76,7 +77,7 @@ def library(project: Path) -> Path:
         return command[-1]
 
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compile_one, ("scan", "conv", "conv_update", "rowwise", "scheduled", "native")))
+        objects = list(pool.map(compile_one, kernels))
     link = [str(COMPILER), "-shared", "-fopenmp", *objects, "-o", "build/_native.so"]
     subprocess.run(link, cwd=project, check=True, timeout=60)
     return build / "_native.so"

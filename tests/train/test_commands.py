@@ -73,7 +73,8 @@ def test_signal_ends_with_a_code_of_its_own(tmp_path, capsys, monkeypatch, numbe
     assert capsys.readouterr().err == "tustin: stopped after update 3 of 10 and saved; the same command continues\n"
 
 
-def test_recipes(capsys):
+def test_recipes(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert main(["recipes"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(recipes())
