@@ -233,3 +233,23 @@ def test_a_plan_whose_names_lead_out_of_its_folder(tmp_path):
     plan.write_text(plan.read_text().replace('"bil"', '"../../bil"'))
     with pytest.raises(ValueError, match=r"study\.json' is damaged: '../../bil' is not the name of a discretization"):
         read_study(tmp_path / "study")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"stable": [-2]},
+        {"stable": ["-2", 0]},
+        {"first_non_finite": {"layer": "layers.0"}},
+        {"layers": None},
+        {"layers": [{"layer": "layers.0", "direction": "forward", "z_range": None, "unstable": "0.5"}]},
+        {"layers": [{"layer": "layers.0", "direction": "forward", "z_range": [1.0], "unstable": 0.5}]},
+    ],
+)
+def test_a_diagnosis_with_impossible_values_is_named(tmp_path, changed):
+    write(tmp_path / "study", STUDIES["all failed"])
+    found = {path: json.loads(path.read_text()) for path in (tmp_path / "study" / "results").iterdir()}
+    path, result = next((path, result) for path, result in found.items() if result["diagnosis"])
+    assert not read_study(tmp_path / "study").damaged
+    path.write_text(json.dumps(result | {"diagnosis": result["diagnosis"] | changed}))
+    assert "diagnosis is " in read_study(tmp_path / "study").damaged[path]

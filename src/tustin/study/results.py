@@ -76,6 +76,26 @@ def _is(value: object, kind: Any) -> bool:
     return isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
 
 
+def _is_diagnosis(facts: dict[str, Any]) -> bool:
+    """Whether these are the facts of a `tustin.Diagnosis`."""
+
+    def is_range(ends: object, *infinite: str) -> bool:
+        return isinstance(ends, list) and len(ends) == 2 and all(_is(end, float) or end in infinite for end in ends)
+
+    first, layers = facts.get("first_non_finite"), facts.get("layers")
+    return (
+        is_range(facts.get("stable"), "inf", "-inf")
+        and (first is None or _has(first, {"layer": str, "tensor": str, "count": int, "total": int}))
+        and isinstance(layers, list)
+        and all(_has(steps, {"layer": str, "direction": str, "unstable": float, "z_range": Any}) for steps in layers)
+        and all(steps["z_range"] is None or is_range(steps["z_range"]) for steps in layers)
+    )
+
+
+def _has(value: object, kinds: Mapping[str, Any]) -> bool:
+    return isinstance(value, dict) and all(name in value and _is(value[name], kind) for name, kind in kinds.items())
+
+
 @dataclass(frozen=True)
 class Plan(_Record):
     """What a study compares, and how its result is judged."""
@@ -175,6 +195,8 @@ class Result(_Record):
         for record in self.curve:
             if not {"epoch", "updates"} <= record.keys() or not all(_is(value, float) for value in record.values()):
                 return f"a record of its curve is {shortened(record)}"
+        if self.diagnosis and not _is_diagnosis(self.diagnosis):
+            return f"diagnosis is {shortened(self.diagnosis)}"
         return None
 
 
