@@ -155,8 +155,8 @@ def insist_on_same_results(model: Any, run: Callable[[Tensor], Tensor], dynamic_
             )
         if not expected.isfinite().all():
             raise RuntimeError(
-                f"the file is not written: for images of {shape} the model itself gives numbers that are not finite, and "
-                "nothing can be compared; a shorter step or a stable discretization may help, and --no-check writes it"
+                f"the file is not written: for images of {shape} the model itself gives numbers that are not finite; "
+                "a shorter step or a stable discretization may help, and --no-check writes it"
             )
         difference = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
         if not difference <= TOLERANCE:
