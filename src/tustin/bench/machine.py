@@ -35,7 +35,7 @@ MULTIPLICATIONS = {
     "hoh3": 18,  # as hoh, and another
     "bil": 6,  # z, 1 − z/2, B·u, the recurrence (2), the output; and a division
     "rk4": 9,  # as rk4_raw, and the limited input
-    "true_foh": 17,  # z, e^z − 1 and e^z − 1 − z (9), B·u, the slope, weights (2), the recurrence (2), the output
+    "true_foh": 17,  # z, e^z − 1 − z (9), B·u, the slope, weights (2), the recurrence (2), the output
     "true_bil": 7,  # z, 1 − z/2, z·h, both samples (2), the recurrence, the output; and a division
     "exptrap": 10,  # as mamba, and the sample before
     "rk4_raw": 8,  # z, a cubic (3), B·u, the recurrence (2), the output

@@ -18,6 +18,7 @@ template <class Real, class Rule>
 struct Hold {
   using V = Vec<Real>;
   static constexpr bool kHasFast = true, kTwoSamples = false, kProducts = false, kMixes = false;
+  static constexpr Real kFast = kBound<Real>;
   static constexpr Real p1 = Rule::p[0], p2 = Rule::p[1], p3 = Rule::p[2], p4 = Rule::p[3];
   static_assert(p1 == 0 || p1 == 1);
   static constexpr int kTerms = p4 != 0 ? 4 : p3 != 0 ? 3 : p2 != 0 ? 2 : 1;  // up to the last p

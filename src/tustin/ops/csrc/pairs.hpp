@@ -30,6 +30,7 @@ template <class Real>
 struct Pair {
   using V = Vec<Real>;
   static constexpr bool kHasFast = false, kTwoSamples = true, kProducts = false, kMixes = false;
+  static constexpr Real kFast = kBound<Real>;
 };
 
 // With x_j = Δ^j φ_j(z) and the slope m = (v − v⁻)/Δ:  h⁺ = e^z·h + x_1·v⁻ + x_2·m, and
@@ -39,6 +40,7 @@ template <class Real>
 struct true_foh : Pair<Real> {
   using V = Vec<Real>;
   static constexpr bool kHasFast = true, kProducts = true;
+  static constexpr Real kFast = 16;  // |z| times the rounding error is what step's shorter form costs
   static constexpr Real kSmall = 0.02;                             // as for the holds
   static constexpr Real kLeast = sizeof(Real) == 8 ? 1e-140 : 1e-15;  // the slope over a shorter step is that over this one
 
@@ -65,11 +67,12 @@ struct true_foh : Pair<Real> {
 
   template <bool fast>
   static TUSTIN_INLINE V step(const Token& t, const Channel& c, V h, const Samples<V, V>& v, V& kept) {
-    const Exponential<Real, fast> e(t.d1 * c.A, fma(t.d1, c.scaled, Constants<Real>::kRound));
+    // With g = h + v⁻/A and w = e^z − 1 − z:  h⁺ = h + (w + z)·g + w·m/A²
+    const V z = t.d1 * c.A, m = (v.now - v.before) * t.inverse, g = fma(c.inverse_A, v.before, h);
     V expm1;
-    e.minus_one_apart(expm1, kept);
-    const V m = (v.now - v.before) * t.inverse;
-    const V after = fma(expm1, fma(c.inverse_A, v.before, h), fma(kept, c.square * m, h));
+    Exponential<Real, fast>(z, fma(t.d1, c.scaled, Constants<Real>::kRound)).minus_one(expm1, kept);
+    V after = fma(z, g, fma(kept, fma(c.square, m, g), h));
+    if constexpr (!fast) after = select(magnitude(z) < kFast, after, fma(expm1, g, fma(kept, c.square * m, h)));
     if (fast || !c.exact) return after;
     const auto x = Ladder<Real>::exact(t, c.A, c.inverse_A);
     return select(c.not_small(), after, fma(h, x.expm1, fma(x.x1, v.before, fma(x.x2, m, h))));

@@ -81,11 +81,6 @@ struct Exponential {
     const V s_r = s * r, s_r_r = s_r * r, rest = s_r + (s - 1);  // not fused: additions have ports of their own
     expm1 = fma(s_r_r, q, rest), minus_z = fma(s_r_r, q, rest - z);
   }
-  // The same with one multiplication less, for those who need both.
-  TUSTIN_INLINE void minus_one_apart(V& expm1, V& minus_z) const {
-    const V s_r = s * r, high = s_r * r * q, rest = s_r + (s - 1);
-    expm1 = high + rest, minus_z = high + (rest - z);
-  }
 };
 
 template <class Real>

@@ -82,9 +82,9 @@ TUSTIN_INLINE Vec<Real> walk(const Task<Real>& t, int m, int tokens, const Real*
 template <class Discretization, bool constant, bool keep, class Real>
 TUSTIN_INLINE bool advance(const Task<Real>& t, int m, int tokens, const Real* gate, Real* from, Real* kept) {
   constexpr int W = kLanes<Real>;
-  if (Discretization::kHasFast && !t.a.careful && t.may_be_fast(m, Vec<Real>{})) {
+  if (Discretization::kHasFast && !t.a.careful && t.template may_be_fast<Discretization>(m, Vec<Real>{})) {
     for (int n = 0; !keep && n < t.N; ++n) store(t.h_before + n * W, load(from + n * W));
-    if (t.may_be_fast(m, walk<Real, Discretization, constant, true, keep>(t, m, tokens, gate, from, kept))) return true;
+    if (t.template may_be_fast<Discretization>(m, walk<Real, Discretization, constant, true, keep>(t, m, tokens, gate, from, kept))) return true;
     for (int n = 0; !keep && n < t.N; ++n) store(from + n * W, load(t.h_before + n * W));
   }
   walk<Real, Discretization, constant, false, keep>(t, m, tokens, gate, from, kept);

@@ -4,7 +4,8 @@
 //   step:    the state after the token, from the state h before it and B; and what is worth keeping of the work;
 //   adjoint: from the gradient of the state after, what all other gradients are made of (docs/math.md derives it), with the
 //            help of what step kept.
-// `fast` promises that every e^z is a normal number and that no Channel is `exact`. It never changes a bit of the result.
+// `fast` promises that |z| < kFast, so that every e^z is a normal number, and that no Channel is `exact`. It never changes a bit
+// of the result.
 #pragma once
 
 #include "phi.hpp"
@@ -34,6 +35,7 @@ template <class Real>
 struct Plain {
   using V = Vec<Real>;
   static constexpr bool kHasFast = false;  // whether `fast` makes a difference
+  static constexpr Real kFast = kBound<Real>;
   static constexpr bool kTwoSamples = false, kProducts = false, kMixes = false;  // whether it is one of pairs.hpp, and which
   struct Token {
     V delta, u, input;  // Δ, u and Δ·u

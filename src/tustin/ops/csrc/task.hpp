@@ -241,8 +241,11 @@ struct Task {
 
   // Whether the token before the first one is known by its v⁻.
   bool knows_past() const { return starts && a.initial_state; }
-  // Whether with steps up to `longest` every e^z is a normal number, and no channel of the block wants the exact ladder.
-  bool may_be_fast(int m, V longest) const { return all(longest * load(reach + m * W) < kBound<Real>); }
+  // Whether with steps up to `longest` every |z| is below the rule's limit, and no channel of the block wants the exact ladder.
+  template <class Discretization>
+  bool may_be_fast(int m, V longest) const {
+    return all(longest * load(reach + m * W) < Discretization::kFast);
+  }
 
   Real* chunk_state(int64_t chunk, int m, int n) const {
     const int64_t chunks = (a.L + kChunk - 1) / kChunk;
