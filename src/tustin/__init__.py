@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from .support import early as _early  # noqa: F401  before all else
+
+# isort: split
+
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from .support.imports import lazy_names, when_imported
-from .support.signals import end_at_once_on_interrupt, is_command
 
 __version__ = "0.1.0"
 __all__ = [
@@ -28,9 +31,6 @@ __all__ = [
     "selective_scan",
     "selective_state_update",
 ]
-
-if is_command():  # as early as can be: Ctrl-C while libraries are imported would be a traceback, or lost
-    end_at_once_on_interrupt()
 
 if TYPE_CHECKING:
     from .adapters import adapt, restore

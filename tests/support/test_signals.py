@@ -29,6 +29,7 @@ sys.meta_path.insert(0, Press())
 @pytest.mark.parametrize(
     ("command", "module"),
     [
+        ([SCRIPT], "tustin.support.imports"),
         ([SCRIPT], "torch"),
         ([SCRIPT], "tustin.cli"),
         ([SCRIPT], "timm"),

@@ -8,8 +8,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
+from ..support.early import INTERRUPTED
 from ..support.extras import how_to_get
-from ..support.signals import INTERRUPTED, Interrupted, interrupts
+from ..support.signals import Interrupted, interrupts
 from . import bench, discretizations, doctor, eval, export, info, predict, recipes, study, train
 from .command import UsageError, parse
 

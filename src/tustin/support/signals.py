@@ -2,7 +2,7 @@
 
 While a run is in progress a signal is noted, the update in progress finishes, the state is saved, and the run ends
 (`stop_requests`). Before and after, Ctrl-C ends a command: it is a KeyboardInterrupt where that reaches `main`, and the
-end of the process where it would be printed or get lost, as while libraries are imported (`interrupts`).
+end of the process where it would be printed or get lost, as while libraries are imported (`interrupts`, `early`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import PurePath
 from types import FrameType
 
-INTERRUPTED = 128 + signal.SIGINT
-"""What shells expect of a program that Ctrl-C has ended."""
+from .early import INTERRUPTED
 
 
 class Interrupted(Exception):
@@ -58,20 +56,6 @@ def stop_requests() -> Iterator[StopRequest]:
 
 
 # --- the whole process ------------------------------------------------------------------------------------------------
-
-
-def is_command() -> bool:
-    """Whether this process was started as `tustin` or `python -m tustin`."""
-    name = sys.argv[0] if sys.argv else ""
-    if name == "-m":  # as long as Python looks for the module
-        return sys.orig_argv[sys.orig_argv.index("-m") + 1] == "tustin"
-    return PurePath(name).name == "tustin"
-
-
-def end_at_once_on_interrupt() -> None:
-    """Ctrl-C ends the process, without a word and whatever it is doing: for as long as nothing can be lost."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
 
 
 class _Interrupts:

@@ -1,0 +1,32 @@
+"""Ctrl-C from the first moment: importing this module, before all else, sees to it that it ends our command at once.
+
+Without a word, whatever the process is doing, for as long as nothing can be lost. Otherwise Ctrl-C while libraries are
+imported would be a traceback, or would get lost.
+"""
+
+import os
+import signal
+import sys
+from types import FrameType
+
+INTERRUPTED = 128 + signal.SIGINT
+"""What shells expect of a program that Ctrl-C has ended."""
+
+
+def is_command() -> bool:
+    """Whether this process was started as `tustin` or `python -m tustin`."""
+    name = sys.argv[0] if sys.argv else ""
+    if name == "-m":  # as long as Python looks for the module
+        return sys.orig_argv[sys.orig_argv.index("-m") + 1] == "tustin"
+    return os.path.basename(name) == "tustin"
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)
+
+
+if is_command():
+    try:  # noqa: SIM105  contextlib would be one import more
+        signal.signal(signal.SIGINT, _end)
+    except ValueError:
+        pass  # only the main thread can
