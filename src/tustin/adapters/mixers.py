@@ -18,6 +18,7 @@ from torch import nn
 from ..discretize import get_discretization
 from .functions import NEEDED, functions
 from .one_token import with_one_token
+from .products import with_fast_products
 
 MIXERS = {
     "mamba": "MambaMixer",
@@ -79,7 +80,7 @@ def adapted_class(original: Any, discretization: str) -> type[Adapted]:
             f"expected transformers {VERSIONS}"
         )
     rule = get_discretization(discretization)
-    adapted = _with_names(forward, functions(rule))
+    adapted = with_fast_products(_with_names(forward, functions(rule)))
     members = {
         "forward": with_one_token(adapted, rule) if original.__name__ == MIXERS["mamba"] else adapted,
         "original": original,

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from ..discretize import Discretization
 from ..ops.dispatch import choose
-from ..ops.operators import needs_gradient_of, observed
+from ..ops.operators import observed
 from ..ops.update import native
+from .products import are_plain
 
 _CPU = torch.device("cpu")
 _FEW = 4
@@ -54,16 +55,10 @@ def _can(mixer: Any, hidden: Tensor, rule: Discretization) -> bool:
     given = (conv.weight, step.weight, mixer.A_log, mixer.D, conv.bias, step.bias)
     shapes = ((D, 1, mixer.conv_kernel_size), (D, mixer.time_step_rank), (D, N), (D,), (D,), (D,))
     return (
-        _are_plain(hidden, *given)
+        are_plain(hidden, *given)
         and all(tensor is None or tensor.shape == shape for tensor, shape in zip(given, shapes, strict=True))
         and choose("selective_state_update", "auto", _CPU, rule, torch.float32) == "native"
     )
-
-
-def _are_plain(*tensors: Tensor | None) -> bool:
-    """Whether all that are given are float32 on the CPU, and their memory holds their values."""
-    plain = all(t is None or (t.dtype is torch.float32 and t.is_cpu) for t in tensors)
-    return plain and needs_gradient_of(tensors) is not None
 
 
 def _states(mixer: Any, cache: Any, batch: int, rule: Discretization) -> tuple[Tensor, Tensor] | None:
@@ -73,7 +68,7 @@ def _states(mixer: Any, cache: Any, batch: int, rule: Discretization) -> tuple[T
         return None
     conv: Tensor | None = cache.get_conv_state(layer, state_idx=0)
     state: Tensor | None = cache.get_recurrent_state(layer, state_idx=0)
-    if conv is None or state is None or not _are_plain(conv, state):
+    if conv is None or state is None or not are_plain(conv, state):
         return None
     D, parts = mixer.intermediate_size, () if rule.state_parts == 1 else (rule.state_parts,)
     fits = state.shape == (batch, D, mixer.ssm_state_size, *parts)
@@ -98,7 +93,7 @@ def _linear(layer: Any, x: Tensor) -> Tensor:
     """A linear layer of few rows by our kernel. One that is not plain computes for itself."""
     if type(layer) is nn.Linear and len(x) <= _FEW and not _has_hooks(layer):
         weight, bias = layer.weight, layer.bias
-        if _are_plain(weight, bias) and weight.is_contiguous() and weight.shape[1] == x.shape[1]:
+        if are_plain(weight, bias) and weight.is_contiguous() and weight.shape[1] == x.shape[1]:
             return native.linear(x, weight, bias)
     out: Tensor = layer(x)
     return out

@@ -127,6 +127,7 @@ _GROUPS = {
     "selective": "scan",
     "causal_co": "short convolution",
     "mm": "matrix products",
+    "linear": "matrix products",
     "convolution": "patch embedding",
     "norm": "norm",
     "gated": "gate",
