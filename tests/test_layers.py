@@ -153,6 +153,11 @@ def test_every_package_has_its_layer_and_nothing_else_is_at_the_top() -> None:
     assert all((PACKAGE / package / "__init__.py").is_file() for layer in LAYERS for package in layer)
 
 
+def test_every_file_of_bench_has_one_of_tests() -> None:
+    files = {path.stem for path in (PACKAGE / "bench").glob("*.py")} - {"__init__"}
+    assert files == {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "bench").glob("test_*.py")}
+
+
 def test_files_are_short() -> None:
     files = [path for folder in ("src", "tests") for path in (ROOT / folder).rglob("*") if path.suffix in LONGEST]
     assert len(files) > 100

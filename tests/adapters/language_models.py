@@ -59,7 +59,7 @@ def built(build: Callable[..., nn.Module], **more: Any) -> nn.Module:
                 weight.add_(0.2 * torch.rand_like(weight))
             elif "norm" not in name:
                 weight.copy_(
-                    0.3 * torch.randn_like(weight) - (2.0 if name.endswith(("dt_proj.bias", "dt_proj_bias")) else 0)
+                    0.2 * torch.randn_like(weight) - (2.0 if name.endswith(("dt_proj.bias", "dt_proj_bias")) else 0)
                 )
     return model
 

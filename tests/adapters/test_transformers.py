@@ -14,7 +14,7 @@ import transformers
 from torch import nn
 
 import tustin
-from tests.adapters.language_models import MODELS, built, each_model, jamba, logits, mamba, tokens, zamba
+from tests.adapters.language_models import MODELS, built, each_model, jamba, logits, mamba, tokens
 from tests.native import each_discretization
 from tests.tolerances import assert_close
 from tustin.adapters import mixers, one_token
@@ -68,8 +68,8 @@ def test_gradients(build: Build, checkpointing: bool) -> None:
 def test_decoding_continues_the_prompt(build: Build, discretization: str) -> None:
     """Prompt and then token by token, or all tokens at once; and every rule but the model's own gives other numbers."""
     for dtype, tolerance in ((torch.float64, 1e-7), (torch.float32, 1e-5)):
-        if (build, dtype) in ((zamba, torch.float32), (jamba, torch.float64)):
-            continue  # Zamba's attention amplifies the rounding of its matrix products, and Jamba knows no float64
+        if (build, dtype) == (jamba, torch.float64):
+            continue  # which Jamba does not know
         model = tustin.adapt(built(build).to(dtype), discretization)
         ids = tokens()
         whole = logits(model, ids)

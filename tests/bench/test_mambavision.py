@@ -6,9 +6,7 @@ import pytest
 
 from tests.bench.models import result_of
 from tests.bench.results import timing
-from tests.compat.stand_in import imports_restored
-from tests.compat.test_theirs import needs_mambavision
-from tustin.bench import mambavision, stand_in
+from tustin.bench import mambavision
 from tustin.bench.stand_in import OURS, SLOW, MambaVisionCase
 from tustin.report.measurement import Options, Result
 
@@ -34,16 +32,3 @@ def test_without_the_model_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(RuntimeError, match="mambavision is not installed; get it with 'pip install --no-deps mamba"):
         mambavision.run(Options(), "", lambda *progress: None)
-
-
-@needs_mambavision
-def test_a_call_runs_the_scan_that_the_case_names() -> None:
-    with imports_restored():
-        stand_in._modules.cache_clear()
-        stand_in._model.cache_clear()
-        for scan in (OURS, SLOW):
-            logits = stand_in.make_call(MambaVisionCase(scan=scan, batch=1))()
-            assert logits.shape == (1, 1000)
-            assert stand_in._modules()[0].selective_scan_fn.__name__ == scan
-        stand_in._modules.cache_clear()
-        stand_in._model.cache_clear()

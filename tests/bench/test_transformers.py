@@ -7,30 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tustin.bench import language, transformers
-from tustin.bench.language import DECODING, PREFILL, TRAINING, LanguageCase
+from tustin.bench.language import DECODING, PREFILL, TRAINING
 from tustin.bench.outcome import Outcome
 from tustin.cli import main
 from tustin.report.measurement import Options, Result
 from tustin.report.timing import Lap, Timing
 
 OPTIONS = Options(threads=1, rounds=2, lengths=(8,), quick=True)
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model so small that a run takes seconds; processes of their own are left out."""
-    for name, value in {"WIDTH": 16, "STATES": 4, "VOCABULARY": 30}.items():
-        monkeypatch.setattr(language, name, value)
-    monkeypatch.setattr(language, "_model", language._model.__wrapped__)
-    monkeypatch.setattr(language, "_weights", language._weights.__wrapped__)
-
-
-@pytest.mark.parametrize("path", language.PATHS)
-@pytest.mark.parametrize("task", [PREFILL, DECODING, TRAINING])
-def test_every_call_can_be_made(path: str, task: str, small: None) -> None:
-    call = language.make_call(LanguageCase(path, task, 5, 2))
-    call()
-    call()
 
 
 def result_of(seconds: dict[tuple[str, str], float]) -> Result:
