@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from tests.bench import models
 from tests.bench.models import OPTIONS, made_up, seconds_of, speed
 from tustin.report.formats import as_latex, as_markdown
 from tustin.report.speed_tables import conclusions, fastest_table, relative_table, scenarios_table, summary
@@ -28,6 +29,12 @@ def test_a_winner_beyond_noise_stands_alone():
     assert found["8"][3] == "rk4"
     assert found["8"][4].startswith("+11.")
     assert found["8"][5] == "yes"
+
+
+def test_after_few_rounds_nobody_is_fastest_and_nobody_ties(monkeypatch):
+    monkeypatch.setattr(models, "ROUNDS", 4)
+    assert rows(fastest_table(speed()))["8"][0] == "too few rounds"
+    assert rows(scenarios_table(speed()))["high throughput"][1] == "too few rounds"
 
 
 def test_scenarios_have_gain_and_interval_and_the_paper_beside():

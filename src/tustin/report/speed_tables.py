@@ -68,6 +68,8 @@ def _fastest_cells(speed: Speed, batch: int) -> list[str]:
 
 
 def _winner(found: Standing) -> str:
+    if found.margin and math.isinf(found.margin.interval()[1]):  # then nobody is told from anybody
+        return "too few rounds"
     return found.fastest if len(found.tied) == 1 else f"tie: {', '.join(found.tied)}"
 
 
