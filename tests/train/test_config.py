@@ -280,6 +280,10 @@ def test_values_of_the_wrong_kind():
         ("model: {patch_size: 4}", r"'model\.patch_size' \(did you mean 'model\.args\.patch_size'\?\)"),
         ("depth: 4", r"'depth' \(did you mean 'model\.args\.depth'\?\)"),
         ("modle: {name: x}", r"'modle\.name' \(did you mean 'model\.name'\?\)"),
+        ("model: {depht: 4}", r"'model\.depht' \(did you mean 'model\.args\.depth'\?\)"),
+        ("depht: 4", r"'depht' \(did you mean 'model\.args\.depth'\?\)"),
+        ("batchsize: 4", r"'batchsize' \(did you mean 'optim\.batch_size'\?\)"),
+        ("model: {lr: 1}", r"'model\.lr' \(did you mean 'optim\.base_lr' or "),
     ],
 )
 def test_a_group_that_is_forgotten_or_has_another_name(tmp_path, text, sentence):

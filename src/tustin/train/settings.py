@@ -122,17 +122,24 @@ def _unknown(name: str, known: Sequence[str]) -> str:
     group, _, last = name.rpartition(".")
     groups = sorted({key.partition(".")[0] for key in known if "." in key})
     meant = difflib.get_close_matches(group or last, groups, n=1)
-    inside = [key for key in known if key.startswith(tuple(f"{word}." for word in meant))]
     known = [*known, *_arguments()]
-    same = [key for key in known if key.rpartition(".")[2] == last]
+    inside = [key for key in known if key.startswith(tuple(f"{word}." for word in meant))]
+    if last in ("lr", "learning_rate"):
+        same = [key for key in known if key.endswith("_lr")]
+    else:
+        same = _named_like(last, inside if group else known)
     if not same and meant and not group:
         return f"unknown setting {name!r} (did you mean one of the group {meant[0]!r}: {', '.join(inside)}?)"
-    if same and not group:
+    if same:
         return f"unknown setting {name!r} (did you mean {' or '.join(map(repr, same))}?)"
-    rates = [key for key in inside or known if key.endswith("_lr")]
-    if rates and last in ("lr", "learning_rate"):
-        return f"unknown setting {name!r} (did you mean {' or '.join(map(repr, rates))}?)"
     return unknown("setting", name, known)
+
+
+def _named_like(last: str, known: Sequence[str]) -> list[str]:
+    """The settings whose last part is `last`, or else the one nearest to it."""
+    lasts = {key: key.rpartition(".")[2] for key in known}
+    nearest = difflib.get_close_matches(last, lasts.values(), n=1)
+    return [key for key, end in lasts.items() if end in nearest]
 
 
 def _arguments() -> list[str]:
