@@ -54,9 +54,9 @@ class ModelConfig:
     drop_path_rate: Annotated[float, Range(0, 1, below=True)] = 0.0
     """Stochastic depth of the last block."""
     args: dict[str, Any] = field(default_factory=dict)
-    """Further arguments of the model, e.g. {patch_size: 8}; except those with a setting of their own."""
+    """More arguments of the model, e.g. {patch_size: 8}; not those that are settings themselves."""
     weights: str | None = None
-    """Checkpoint to start from, a file or a repository of the Hugging Face hub; other classes get a fresh head."""
+    """Checkpoint to start from: a file or a Hugging Face repository. If the classes differ, the head is new."""
     allow_other_discretization: bool = False
     """Start from weights that were trained with another rule."""
 
@@ -66,22 +66,22 @@ class DataConfig:
     """The images."""
 
     name: DataName = "folder"
-    """Which data. To classify: scikit-learn's digits, CIFAR, or a folder with train/CLASS/IMAGE and val/CLASS/IMAGE. To
-    segment: ADE20K, or masks, a folder with images, index masks and classes.txt. To detect: COCO."""
+    """Dataset. Classification: scikit-learn's digits, CIFAR, or a folder with train/CLASS/IMAGE and val/CLASS/IMAGE.
+    Segmentation: ADE20K, or masks, a folder with images, index masks and classes.txt. Detection: COCO."""
     path: str | None = None
-    """Folder of the data; digits need none."""
+    """Folder of the dataset; digits need none."""
     num_classes: Annotated[int, Range(1, 2**24)] | None = None
-    """Number of classes that the data must have; default: any."""
+    """Number of classes that the dataset must have; default: any."""
     crop_pct: Annotated[float, Range(0.05, 1)] | None = None
     """Share of the side that the crop keeps in evaluation; default: the model's."""
     seed: Seed | None = None
-    """Seed of the order of samples and of augmentation; by default the seed of the run."""
+    """Seed of the order of samples and of augmentation; default: the seed of the run."""
     workers: Annotated[int, Range(0, 1024)] = 0
     """Processes that load images; 0 loads them in the training process."""
     in_memory: bool | None = None
-    """Keep decoded images in memory; default: if their files are small."""
+    """Keep decoded images in memory; default: only if their files are small."""
     cache: str | None = None
-    """Folder for decoded images, which later runs map into memory; a study sets its own."""
+    """Folder for decoded images, which later runs read by memory mapping; a study sets its own."""
     skip_corrupt: bool = False
     """Count and skip images that cannot be read instead of stopping."""
     download: bool = True
@@ -95,11 +95,11 @@ class AugmentConfig:
     """What happens to the training images."""
 
     crop: Literal["resized", "padded", "none"] = "resized"
-    """Random crop: of random size and shape; of the image padded by an eighth of its side; or none."""
+    """Random crop: resized has a random size and shape; padded first pads the image by an eighth of its side."""
     flip: Share = 0.5
     """Probability of a horizontal flip."""
     color_jitter: Share = 0.0
-    """Strength of colour jitter, used where there is no `auto`."""
+    """Strength of colour jitter; used only without `auto`."""
     auto: str | None = None
     """timm's automatic augmentation, e.g. rand-m9-mstd0.5-inc1."""
     erase: Share = 0.0
@@ -111,7 +111,7 @@ class AugmentConfig:
     shift: Annotated[int, Range(0, 7)] = 0
     """Digits only: largest shift in pixels, in every direction."""
     repeats: Annotated[int, Range(1, 100)] = 1
-    """Repeats of a sample in an epoch, each augmented anew; an epoch then has fewer different samples."""
+    """How often a sample occurs in an epoch, each time augmented anew; it then has fewer different samples."""
 
 
 @dataclass
@@ -119,15 +119,15 @@ class OptimConfig:
     """Batch, optimizer and schedule."""
 
     name: str = "adamw"
-    """Optimizer, one of timm's."""
+    """Name of an optimizer in timm."""
     batch_size: Count = 512
     """Samples per update over all processes and accumulation steps."""
     accumulate: Count = 1
-    """Forward passes per update, where a batch does not fit into memory."""
+    """Forward passes per update, if a batch does not fit into memory."""
     base_lr: Rate = 1e-3
-    """Learning rate for a batch of 512; the rate is base_lr · batch_size / 512, which is printed at the start."""
+    """Learning rate for a batch of 512. A run uses and prints the rate base_lr · batch_size / 512."""
     weight_decay: Annotated[float, Range(0, 100)] = 0.05
-    """Weight decay; A, D, biases, norms, position embedding and class token have none."""
+    """Weight decay; not used for A, D, biases, norms, position embedding and class token."""
     schedule: Literal["cosine", "linear", "step", "tanh"] = "cosine"
     """How the learning rate falls: as a cosine, a straight line, a tanh, or to a tenth every 90 epochs."""
     warmup_epochs: Annotated[int, Range(0, COUNTED)] = 5
@@ -152,24 +152,24 @@ class OptimConfig:
 
 @dataclass
 class RunConfig:
-    """How to run; only precision and threads are part of the experiment."""
+    """How to run; of these settings only precision and threads change the results."""
 
     resume: bool | None = None
-    """Continue from the output folder; default: if there is something to continue; false starts over."""
+    """Continue the run in the output folder; default: if there is one; false starts over."""
     device: Literal["auto", "cpu"] = "auto"
     """Where to run: the accelerator if there is one, or the CPU."""
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"
     """Precision of the matrix products; the state of the scan is always float32."""
     threads: Annotated[int, Range(1, 1024)] | None = None
-    """CPU threads of a process; by default what PyTorch picks. Results depend on it in the last bits."""
+    """CPU threads per process; default: PyTorch's choice. The last bits of the results depend on it."""
     eval_every: Count = 1
-    """Epochs between evaluations; the end is always evaluated."""
+    """Epochs between evaluations; the last epoch is always evaluated."""
     eval_updates: Count | None = None
     """Updates between evaluations, instead of eval_every epochs."""
     eval_batch_size: Count | None = None
     """Samples per forward pass in evaluation, per process; default: as in training."""
     save_every: Annotated[int, Range(0, COUNTED)] = 0
-    """Updates between extra checkpoints; 0: only one per epoch, or per eval_updates."""
+    """Updates between additional checkpoints; 0: only one per epoch, or per eval_updates."""
     tensorboard: bool = False
     """Also write TensorBoard files; needs the extra tustin[tensorboard]."""
 
@@ -181,15 +181,15 @@ class Config:
     description: str = ""
     """What the recipe is for, in one line."""
     task: TaskName = "classification"
-    """Task of the model: the class of an image, the class of every pixel, or the objects."""
+    """Task: predict the class of an image, the class of every pixel, or the objects."""
     epochs: Count = 300
     """Number of passes over the data."""
     updates: Count | None = None
     """Number of updates, instead of epochs."""
     seed: Seed = 0
-    """Seed of everything random; the order of samples may have its own, see data.seed."""
+    """Seed of all random numbers; data.seed can set another one for the data."""
     out: str | None = None
-    """Output folder; by default runs/RECIPE-RULE-SEED."""
+    """Output folder; default: runs/RECIPE-RULE-SEED."""
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)

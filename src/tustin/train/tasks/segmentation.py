@@ -57,19 +57,19 @@ class SegmentationConfig:
     """Semantic segmentation; crops have the side model.img_size."""
 
     long_side: Annotated[int, Range(1, 2**16)] = 2048
-    """Largest long side of an image before it is scaled at random, and in evaluation."""
+    """Limit of the long side of an image before random scaling, and in evaluation."""
     short_side: Annotated[int, Range(1, 2**16)] = 512
-    """Largest short side; an image is resized, in its proportions, until it meets one of the two."""
+    """Limit of the short side; an image is resized with its proportions until a side reaches its limit."""
     min_scale: Scale = 0.5
     """Smallest random scale in training."""
     max_scale: Scale = 2.0
     """Largest random scale in training."""
     category_ratio: Annotated[float, Range(0, 1, above=True)] = 0.75
-    """Largest share of one class among the labelled pixels of a training crop; after ten tries any crop is taken."""
+    """Largest share of one class among the labelled pixels of a training crop; after ten tries any crop is used."""
     photometric: bool = True
     """Distort brightness, contrast, saturation and hue of training images at random."""
     channels: Width | None = None
-    """Width of the UperNet head and of the auxiliary head; by default that of a token."""
+    """Width of the UperNet head and of the auxiliary head; default: the width of a token."""
     auxiliary_weight: Annotated[float, Range(0, 100)] = 0.4
     """Weight of the auxiliary head's loss."""
     window: Literal["whole", "slide"] = "whole"
