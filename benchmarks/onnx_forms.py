@@ -279,7 +279,7 @@ def _table(result: Result, rule: str, L: int) -> Table:
         rows.append(tuple(row))
     header = ["form", "nodes", "bytes", "opset"]
     header += [f"batch {batch}: {what}" for batch in batches for what in ("ms", "× Scan")]
-    note = f"× Scan: the time by that of Scan, with its {CONFIDENCE:.0%} interval."
+    note = f"× Scan: the time divided by that of Scan, with its {CONFIDENCE:.0%} interval."
     return Table(f"{rule}-{L}", f"{rule}, {L} tokens", tuple(header), rows, note)
 
 

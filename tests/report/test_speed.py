@@ -76,4 +76,4 @@ def test_the_summary_says_where_how_and_whether_others_used_the_machine():
     assert "images of 224 x 224; 16 rounds in turns, in 2 processes told to keep freed memory." in text
     busy = made_up()
     busy = replace(busy, machine=busy.machine | {"load": 2.3})
-    assert "(load 2.3), do not trust it" in summary(type(speed())(busy))
+    assert "(load 2.3): do not trust" in summary(type(speed())(busy))

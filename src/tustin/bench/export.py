@@ -97,7 +97,7 @@ def _times(result: Result) -> Table:
     ours, _, peer = (who.model.split("_patch")[0] for who in candidates(result.options))
     header = ("image", "batch", f"{ours}, tustin (ms)", f"{ours} (ms)", f"{peer} (ms)", "× tustin", f"× {peer}")
     note = (
-        f"Medians of a call; all but the first in onnxruntime. The ratios are the time of the exported {ours} by that "
-        f"of the others, with their {CONFIDENCE:.0%} intervals."
+        f"Median times of a call; all but the first column in onnxruntime. The ratios are the time of the exported "
+        f"{ours} divided by that of the others, with {CONFIDENCE:.0%} intervals."
     )
     return Table("export", f"{ours} as an ONNX file, in onnxruntime", header, rows, note)

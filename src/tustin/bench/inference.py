@@ -104,14 +104,14 @@ def tables(speed: Speed) -> list[Table]:
             "latency",
             "Latency (ms per image)",
             lambda case, t: f"{number(1e3 * t.median / case.batch)} ({number(1e3 * t.p95 / case.batch)})",
-            "Median, and in brackets what 95 of 100 calls do not exceed.",
+            "Median, and in brackets the 95th percentile of the calls.",
         ),
         grid(
             speed,
             "throughput",
             "Throughput (images/s)",
             lambda case, timing: number(case.batch / timing.median),
-            "By the median.",
+            "From the median time.",
         ),
         memory_table(speed),
         checks_table(checks(speed)),
@@ -126,7 +126,8 @@ def memory_table(speed: Speed) -> Table:
         "memory",
         "Peak memory (MiB)",
         lambda case, timing: memory_text(peaks.get(case)),
-        "What one call needs beside weights and images, in a process of its own, to about 2 MiB.",
+        "Memory that one call needs in addition to the weights and the images, measured in a separate process, to "
+        "about 2 MiB.",
     )
     measured = {case.candidate.name for case in speed.cases if case in peaks}
     return replace(table, rows=[row for row in table.rows if row[0] in measured])

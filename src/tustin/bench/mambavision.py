@@ -62,6 +62,6 @@ def _times(result: Result) -> Table:
         for what, times in pairs.items()
         if (ratio := lap_ratio(times.get(SLOW), times.get(OURS)))
     ]
-    title = "MambaVision-T on the stand-in (ms per call)"
-    note = "Median and spread; ratio: by how much the whole model is faster with our scan, with its interval."
+    title = "MambaVision-T on our mamba_ssm (ms per call)"
+    note = "Median and spread; ratio: how many times faster the whole model is with our scan, with its interval."
     return Table("mambavision", title, ("", SLOW, "ours", "ratio"), rows, note)

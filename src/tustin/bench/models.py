@@ -157,4 +157,4 @@ def shares_tables(result: Result, title: str) -> list[Table]:
         (group, *(f"{share[group]:.0%}" if group in share else NOTHING for share in shares.values()))
         for group in groups
     ]
-    return [Table("shares", title, ("", *shares), rows, "By the profiler, in one call.")]
+    return [Table("shares", title, ("", *shares), rows, "From PyTorch's profiler, for one call.")]

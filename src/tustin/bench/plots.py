@@ -96,7 +96,9 @@ def draw_resolution(growth: Growth) -> Figure:
     figure = Figure(figsize=_SIZE, layout="constrained")
     left, right = figure.subplots(1, 2)
     _growth(left, growth, growth.seconds(growth.ours), growth.seconds(growth.peer), 1e3, "ms", "Time of one image")
-    _growth(right, growth, growth.peaks(growth.ours), growth.peaks(growth.peer), 2**-20, "MiB", "Memory beside weights")
+    _growth(
+        right, growth, growth.peaks(growth.ours), growth.peaks(growth.peer), 2**-20, "MiB", "Memory without weights"
+    )
     names = f"{growth.ours.model} ({growth.discretization}) and {growth.peer.model}"
     figure.suptitle(names, x=0.008, ha="left", fontsize=12, weight="bold")
     return figure

@@ -148,7 +148,7 @@ def checks(growth: Growth) -> list[Check]:
 
 def _sentence(claim: str, found: tuple[int, int] | None) -> str:
     if found is None:
-        return f"At the largest size it is not so that {claim}."
+        return f"Not even at the largest size is it true that {claim}."
     before, size = found
     return f"From {size} px on {claim} ({f'not yet at {before} px' if before else 'the smallest size measured'})."
 
@@ -168,9 +168,9 @@ def table(growth: Growth) -> Table:
     header = ("image", "tokens", f"{names[0]} (ms)", f"{names[1]} (ms)", f"{names[1]} : {names[0]}")
     return Table(
         "resolution",
-        "One image, larger and larger",
+        "One image of growing size",
         (*header, *(f"{name} (MiB)" for name in names)),
         rows,
-        f"Medians; the ratio is that of the times within a round, with its {CONFIDENCE:.0%} interval. Memory: what "
-        "a call needs beside weights and image, to about 2 MiB.",
+        f"Medians. The ratio is formed within a round; in brackets its {CONFIDENCE:.0%} interval. Memory: what "
+        "a call needs in addition to the weights and the image, to about 2 MiB.",
     )

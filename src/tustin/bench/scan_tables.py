@@ -114,7 +114,7 @@ def _grid(scans: Scans, batch: int, backward: bool) -> Table:
         title=f"{base.mode[0].upper()}{base.mode[1:]}, batch {batch}",
         header=("", *(f"L {L}" for L in lengths)),
         rows=rows,
-        note="ms per call (median), ± half the distance of the quartiles, and how many times faster than "
+        note="Median ms per call, ± half the distance between the quartiles, and how many times faster than "
         f"{peer.backend}.",
     )
 
@@ -145,10 +145,10 @@ def _variants(scans: Scans, backward: bool) -> Table:
         rows.append((discretization, f"{number(seconds * 1e3)}", updates, *entries))
     return Table(
         name=f"{base.mode}-variants",
-        title=f"{base.backend.title()}, {base.mode}, batch {base.batch}, L {base.L}: what else it costs",
+        title=f"{base.backend.title()}, {base.mode}, batch {base.batch}, L {base.L}: cost of options",
         header=("", "ms", "10⁹/s", *kinds, f"a token at L {LONG}"),
         rows=rows,
-        note="10⁹/s: updates of a state. After them: times relative to the first column.",
+        note="10⁹/s: state updates per second. The columns after it are times relative to the first column.",
     )
 
 
@@ -166,7 +166,7 @@ def _levels(scans: Scans, rows: dict[str, dict[str, Cell]]) -> Table:
         + "s" * (some.threads > 1),
         header=("", f"{best}, ms", *(f"{level} : {best}" for level in others)),
         rows=entries,
-        note="Median time of a call, and times relative to it with their 95% intervals, all in the same laps.",
+        note="Median time of a call, and the other times relative to it with 95% intervals, within the same laps.",
     )
 
 
@@ -182,7 +182,11 @@ def _limits(scans: Scans) -> Table:
         if timing := scans.limit_timings.get(limit):
             rows.append((name, f"{work / timing.median / 1e9:.1f} {unit}", f"±{timing.spread:.0%}"))
     speedup = scans.gemm_speedup
-    threads = f"{scans.options.threads} threads are worth {speedup.median:.2f} times one to GEMM." if speedup else ""
+    threads = (
+        f"GEMM is {speedup.median:.2f} times faster with {scans.options.threads} threads than with one."
+        if speedup
+        else ""
+    )
     return Table("limits", "Limits of the machine", ("", "rate", "spread"), rows, threads)
 
 
@@ -206,7 +210,7 @@ def _rates(scans: Scans) -> Table:
         title=f"Native, forward, batch {base.batch}, L {base.L}: share of the attainable rate",
         header=("", "FMA", "attainable", "reached", "share", "GEMM FLOP per update", "of copy bandwidth"),
         rows=rows,
-        note="FMA: multiplications per update, fused or not. In 10⁹ updates/s; attainable = GEMM FLOP/s / (2·FMA).",
+        note="FMA: multiplications per update, fused or not. Rates: 10⁹ updates/s; attainable = GEMM FLOP/s / (2·FMA).",
     )
 
 

@@ -26,8 +26,8 @@ def _steps(speed: Speed, batch: int) -> Table:
         (*header, f"{A100}: against {BASELINE}"),
         [_row(speed, candidate, batch) for candidate in speed.candidates],
         f"Against {BASELINE}: median over the rounds, and its {CONFIDENCE:.0%} interval; {BASELINE} again shows the "
-        "noise. Memory: what a step needs beside weights and images, to about 2 MiB. The column of the paper is "
-        f"printed in {SOURCE} for CIFAR-100 and was not measured here.",
+        "noise. Memory: what a step needs in addition to the weights and the images, to about 2 MiB. The paper's "
+        f"column is printed in {SOURCE} for CIFAR-100 and was not measured here.",
         frozenset({"beyond noise"}),
     )
 

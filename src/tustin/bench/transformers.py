@@ -137,6 +137,6 @@ def _times(result: Result) -> Table:
     header = ("work", *(f"{path} (ms)" for path in PATHS), "tokens/s", *(f"× {path}" for path in PATHS[:-1]), "calls")
     note = (
         "Medians. Tokens per second are those of tustin. A training step is forward and backward, without optimizer. "
-        f"Calls: of each of the three; what takes more than {ONCE:.0f} s is called once."
+        f"Calls: number of calls of each of the three; a call of more than {ONCE:.0f} s is made once."
     )
     return Table("times", "A Mamba with the shape of mamba-130m", header, rows, note, long_names=True)

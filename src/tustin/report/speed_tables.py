@@ -43,10 +43,10 @@ def fastest_table(speed: Speed) -> Table:
         "Fastest rule per batch size",
         tuple(header),
         rows,
-        f"Ahead: how much longer the runner-up takes, and the {CONFIDENCE:.0%} interval of its median over the rounds. "
-        f"Beyond noise: it exceeds {SMALLEST_MARGIN:.0%} and what {BASELINE} seems to differ from itself by, and the "
-        f"{1 - ERROR:.0%} interval, corrected for the number of rules, does not contain 0. Rules that are not told "
-        f"apart in this way are a tie.{_PAPER_NOTE if with_paper else ''}",
+        f"Ahead: how much longer the runner-up takes; median over the rounds with its {CONFIDENCE:.0%} interval. "
+        f"Beyond noise: the difference exceeds {SMALLEST_MARGIN:.0%} and the measured difference of {BASELINE} from "
+        f"itself, and the {1 - ERROR:.0%} interval, corrected for the number of rules, does not contain 0. Otherwise "
+        f"the rules are a tie.{_PAPER_NOTE if with_paper else ''}",
         frozenset({"fastest", "runner-up", "beyond noise", f"{A100}: fastest"}),
     )
 
@@ -121,7 +121,7 @@ def relative_table(speed: Speed) -> Table:
         f"Time relative to {BASELINE}'s",
         cell,
         f"Median of the ratios within a round, and its {CONFIDENCE:.0%} interval. {BASELINE} again is the same model, "
-        "measured as if it were another: what it differs by is noise.",
+        "measured as if it were another rule: its difference from 1 is noise.",
     )
 
 

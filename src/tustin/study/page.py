@@ -136,7 +136,9 @@ def _speed(measured: Speed) -> Section:
         f"Measured by {measured.result.command}. {speed_tables.summary(measured)}",
         speed_tables.conclusions(measured),
         [
-            Plot("Throughput", _html(speed.throughput_plot(measured), "throughput"), "By the median of all calls."),
+            Plot(
+                "Throughput", _html(speed.throughput_plot(measured), "throughput"), "From the median time of all calls."
+            ),
             Plot(
                 "Cost",
                 _html(speed.cost_plot(measured), "cost"),
