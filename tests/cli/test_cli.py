@@ -128,7 +128,8 @@ def test_version(capsys):
         (["discretizations", "--jsn"], ["--jsn", "--help"]),
         (["--frobnicate"], ["--frobnicate"]),
         (["discretizations", "--js"], ["--js"]),  # an abbreviation might mean another option tomorrow
-        (["discretizations", "surplus"], ["surplus"]),
+        (["discretizations", "bill"], ["'bill'", "did you mean 'bil'", "known: mamba, zoh"]),
+        (["discretizations", "bil", "zoh"], ["arguments: zoh", "'tustin discretizations --help'"]),
         (["discretizations", "--plot"], ["--plot", "'tustin discretizations --help'"]),
         (["discretizations", "--plot", "picture.gif"], ["'picture.gif'", ".png, .svg, .pdf"]),
         (["discretizations", "--html", "page.txt"], ["'page.txt'", ".html"]),
@@ -215,6 +216,11 @@ def test_discretizations_json_says_what_the_discretizations_declare(capsys):
         facts["held_order"] = float(facts["held_order"])
         facts["stable"] = [float(bound) for bound in facts["stable"]]
         assert facts == facts_of(DISCRETIZATIONS[facts["name"]])
+
+
+def test_discretizations_shows_the_rules_that_are_named(capsys):
+    assert main(["discretizations", "--json", "true_bil,bil,bil"]) == 0
+    assert [facts["name"] for facts in strict_json(capsys.readouterr().out)["discretizations"]] == ["true_bil", "bil"]
 
 
 def test_a_users_discretization_appears(capsys, monkeypatch, tmp_path, two_sample_rule):

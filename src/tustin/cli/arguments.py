@@ -11,7 +11,7 @@ from typing import TypeVar
 from ..support.files import shortened
 from ..support.ranges import Range
 
-__all__ = ["at_least_one", "image_size", "listed", "picture", "share", "web_page", "zero_or_more"]
+__all__ = ["at_least_one", "discretization", "image_size", "listed", "picture", "share", "web_page", "zero_or_more"]
 
 T = TypeVar("T")
 
@@ -39,6 +39,16 @@ def share(text: str) -> float:
     if value not in Range(0, 1):
         raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
     return value
+
+
+def discretization(text: str) -> str:
+    """The name of a rule."""
+    from ..discretize import get_discretization
+
+    try:
+        return get_discretization(text).name
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def image_size(text: str) -> tuple[int, int]:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ..bench.outcome import Outcome
     from ..report.measurement import Options, Result
 
-_RULES = "with commas between them; zoh is always measured (default: the six of the paper)"
-_GPU = "default: auto, a GPU if there is one"
-_ROUNDS = "turns of every candidate; with few, nothing is claimed (default: 10 to 24, as many as fit into minutes)"
+_RULES = "rules, with commas between them; zoh is always measured (default: the six of the paper)"
+_GPU = "where to run (default: a GPU if there is one)"
+_ROUNDS = "number of rounds; with few, no rule is called faster (default: 10 to 24, as many as fit into nine minutes)"
 
 
 @dataclass(frozen=True)
@@ -147,15 +147,15 @@ examples:
 _BENCHMARKS = (
     Benchmark(
         "scan",
-        "time the selective scan: every rule, backend and length, against mambapy and the machine's limits",
+        "time the selective scan: every rule, backend and length, compared with mambapy and the machine's limits",
         """\
-Times every rule on every backend, and the compiled reference, against mambapy's selective scan, at D 384 and N 16. Also
-measures the limits of the machine, and checks which share of them the kernel reaches. Takes some minutes. Run nothing
-else meanwhile: it would change the numbers. docs/performance.md explains the tables.
+Times every rule on every backend, the compiled reference, and mambapy's selective scan, with D 384 and N 16. Also
+measures the limits of the machine, and which share of them the kernel reaches. Takes some minutes. Run nothing else at
+the same time: it would change the numbers. docs/performance.md explains the tables.
 --levels compares the instruction sets of the native backend. All but v2 give the same bits.
---device cuda times the fused GPU kernel, against mamba_ssm's selective_scan_fn if that is installed.
+--device cuda times the fused GPU kernel, and mamba_ssm's selective_scan_fn if that is installed.
 
---json holds options, machine, cases (seconds per call: low and high quartile and median, and all laps as
+--json holds options, machine, cases (seconds per call: lower quartile, median, upper quartile, and all laps as
 [party, round, lap, seconds]; times_faster_than_mambapy, or _mamba_ssm), skipped, limits, rates, checks and tables.
 
 examples:
@@ -167,14 +167,14 @@ examples:
   tustin bench scan --markdown docs/performance.md""",
         {
             "quick": "",
-            "discretizations": "comma-separated (default: all)",
+            "discretizations": "rules, with commas between them (default: all)",
             "lengths": "",
-            "batch-sizes": "default: 1,8; quick: 8",
+            "batch-sizes": "sequences per call (default: 1,8; quick: 8)",
             "device": "where to run (default: cpu); use cuda for AMD GPUs, too",
             "dtype": "",
             "layout": "",
             "threads": "",
-            "rounds": "turns of all candidates; default: 7, quick: 3",
+            "rounds": "number of rounds; each times every candidate (default: 7; quick: 3)",
             "backends": "",
             "levels": "",
         },
@@ -184,12 +184,12 @@ examples:
     ),
     Benchmark(
         "inference",
-        "time whole models: every rule and batch size, against zoh, DeiT and the paper",
+        "time inference of whole models: every rule and batch size, compared with zoh, DeiT and the paper",
         """\
-Latency, throughput and memory of Vision Mamba with every rule, against DeiT and the reference backend, at each batch
-size. All candidates run in every round, and ratios are formed within a round. A difference counts only if it exceeds
-the measured noise; everything else is called a tie. Batch sizes that would not fit into memory are left out. Takes up
-to ten minutes on an otherwise idle machine. docs/performance.md explains the tables.
+Measures latency, throughput and memory of Vision Mamba with every rule, of DeiT and of the reference backend, at each
+batch size. All candidates run in every round, and ratios are formed within a round. A difference counts only if it
+exceeds the measured noise; everything else is called a tie. Batch sizes that would not fit into memory are left out.
+Takes up to ten minutes on an otherwise idle machine. docs/performance.md explains the tables.
 
 --out DIR writes inference.json, .csv, .md, .tex and .png. If DIR is the folder of a study, 'tustin study report DIR'
 shows them in its report.
@@ -203,7 +203,7 @@ examples:
         {
             "model": "",
             "discretizations": _RULES,
-            "batch-sizes": "default: 1,4,8,16,32, on a GPU up to 512",
+            "batch-sizes": "images per call (default: 1,4,8,16,32; on a GPU up to 512)",
             "compile": "",
             "device": _GPU,
             "threads": "",
@@ -216,10 +216,10 @@ examples:
     ),
     Benchmark(
         "train",
-        "time a training step with every rule, against zoh, DeiT and the paper",
+        "time a training step with every rule, compared with zoh, DeiT and the paper",
         """\
-Images per second and peak memory of a training step (forward, backward, AdamW) with every rule, relative to zoh, with
-DeiT and the paper's figures for comparison. Measured and judged in the same way as 'tustin bench inference'.
+Measures images per second and peak memory of a training step (forward, backward, AdamW) with every rule, relative to
+zoh. Also shows DeiT and the paper's numbers. The method is that of 'tustin bench inference'.
 
 examples:
   tustin bench train
@@ -228,7 +228,7 @@ examples:
         {
             "model": "",
             "discretizations": _RULES,
-            "batch-sizes": "default: 8, on a GPU 64",
+            "batch-sizes": "images per step (default: 8; on a GPU 64)",
             "device": _GPU,
             "threads": "",
             "rounds": _ROUNDS,
@@ -239,10 +239,10 @@ examples:
     ),
     Benchmark(
         "resolution",
-        "time and memory of larger and larger images, against DeiT",
+        "measure time and memory for larger and larger images, compared with DeiT",
         """\
-Time and memory of one image of growing size, for Vision Mamba and DeiT. The cost of attention grows with the square of
-the number of tokens, the cost of the scan linearly. Shows the size from which Vision Mamba is faster.
+Measures time and memory for one image of growing size, with Vision Mamba and DeiT. The cost of attention grows with the
+square of the number of tokens, the cost of the scan linearly. The result is the size from which Vision Mamba is faster.
 
 examples:
   tustin bench resolution
@@ -256,10 +256,10 @@ examples:
     ),
     Benchmark(
         "export",
-        "time an exported Vision Mamba in onnxruntime, against our own kernels and DeiT",
+        "time an exported Vision Mamba in onnxruntime, compared with our own kernels and DeiT",
         """\
-Exports ViM-tiny as 'tustin export' does, and DeiT-tiny, and times them in onnxruntime on the CPU beside ViM-tiny with
-our own kernels, in turns. Exporting takes a minute or two before the first numbers. Needs the extra tustin[onnx].
+Exports ViM-tiny and DeiT-tiny to ONNX, and times both in onnxruntime on the CPU, in turns with ViM-tiny on our own
+kernels. The export takes a minute or two. Needs the extra tustin[onnx].
 
 examples:
   tustin bench export
@@ -268,10 +268,10 @@ examples:
         {
             "model": "",
             "discretization": "",
-            "batch-sizes": "default: 1,8",
+            "batch-sizes": "images per call (default: 1,8)",
             "sizes": "sides in pixels (default: 224,512)",
             "threads": "",
-            "rounds": "default: 7",
+            "rounds": "number of rounds (default: 7)",
         },
         arguments.export_options,
         "export.run",
@@ -279,12 +279,12 @@ examples:
     ),
     Benchmark(
         "transformers",
-        "time a Hugging Face Mamba on the CPU: transformers' own path, its mambapy, and adapted",
+        "time a Hugging Face Mamba on the CPU: transformers' own code, mambapy, and our operators",
         """\
-A Mamba with the shape of mamba-130m and random weights: prompts, decoding and training steps. Compares transformers'
-own CPU path, its use_mambapy=True, and the model after tustin.adapt(model), in turns, and lists the slowest operations.
-What takes more than ten seconds is called once, such as transformers' own training step. docs/adapters.md says how to
-adapt a model.
+Times prompts, decoding and training steps of a Mamba with the shape of mamba-130m and random weights. Compares
+transformers' own code for the CPU, its use_mambapy=True, and the model after tustin.adapt(model), in turns. Lists the
+slowest operations. A call that takes more than ten seconds is made only once. docs/adapters.md says how to adapt a
+model.
 
 examples:
   tustin bench transformers
@@ -292,10 +292,10 @@ examples:
   tustin bench transformers --lengths 128,512 --threads 2 --rounds 7
   tustin bench transformers --markdown docs/performance.md""",
         {
-            "quick": "one or two minutes: one length of each and fewer rounds",
-            "lengths": "prompt lengths, comma-separated (default: 512,2048; quick: 512)",
+            "quick": "one or two minutes: one length and fewer rounds",
+            "lengths": "prompt lengths, with commas between them (default: 512,2048; quick: 512)",
             "threads": "",
-            "rounds": "default: 6, quick: 2",
+            "rounds": "number of rounds (default: 6; quick: 2)",
         },
         arguments.transformers_options,
         "transformers.run",
@@ -303,15 +303,16 @@ examples:
     ),
     Benchmark(
         "mambavision",
-        "time MambaVision-T with our mamba_ssm, against selective_scan_ref",
+        "time MambaVision-T with our mamba_ssm, compared with selective_scan_ref",
         """\
-MambaVision-T as it comes from PyPI, with random weights, on a CPU: inference of 1 and of 8 images, and a training step
-of 8, with our scan and with selective_scan_ref, in turns. Needs 'pip install --no-deps mambavision einops'.
+Times the MambaVision-T of PyPI, unchanged, with random weights, on a CPU: inference of 1 and of 8 images, and a
+training step of 8. Runs it with our scan and with selective_scan_ref, in turns. Needs 'pip install --no-deps
+mambavision einops'.
 
 examples:
   tustin bench mambavision
   tustin bench mambavision --threads 2 --markdown docs/performance.md""",
-        {"threads": "", "rounds": "default: 7"},
+        {"threads": "", "rounds": "number of rounds (default: 7)"},
         arguments.mambavision_options,
         "mambavision.run",
         "mambavision.outcome",
@@ -320,7 +321,7 @@ examples:
 
 COMMAND = Command(
     "bench",
-    "measure speed, against other implementations",
+    "measure speed and compare it with other implementations",
     _DETAILS,
     commands={benchmark.name: benchmark.command() for benchmark in _BENCHMARKS},
     takes_rule=True,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..support.devices import GPUS
 from ..support.files import writable
-from .arguments import at_least_one, listed, picture
+from .arguments import at_least_one, discretization, listed, picture
 
 if TYPE_CHECKING:
     from ..report.measurement import Options
@@ -29,16 +29,6 @@ TRAINING_BATCH = {"cpu": (8,), "gpu": (64,)}
 # --- what a value may be ----------------------------------------------------------------------------------------------
 
 
-def discretization(text: str) -> str:
-    """The name of a rule."""
-    from ..discretize import get_discretization
-
-    try:
-        return get_discretization(text).name
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def backend(text: str) -> str:
     """Who can be timed, on one device or another."""
     from ..support.names import unknown
@@ -53,7 +43,7 @@ def threads(text: str) -> int:
     """No more than there are cores."""
     number, cores = at_least_one(text), os.cpu_count() or 1
     if number > cores:
-        raise argparse.ArgumentTypeError(f"{number} threads on {cores} cores would wait for each other")
+        raise argparse.ArgumentTypeError(f"expected at most {cores}, the number of cores, got {number}")
     return number
 
 
@@ -109,30 +99,40 @@ def marked(benchmark: str) -> Callable[[str], Path]:
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "device": {"choices": ("auto", "cpu", *GPUS)},
-    "quick": {"action": "store_true", "help": "two or three minutes: fewer shapes and rounds, no slow peers"},
-    "model": {"type": vision_mamba, "metavar": "NAME", "help": f"default: {MODEL}"},
+    "quick": {"action": "store_true", "help": "two or three minutes: fewer shapes and rounds, no slow backends"},
+    "model": {"type": vision_mamba, "metavar": "NAME", "help": f"name of the model (default: {MODEL})"},
     "discretization": {"type": discretization, "metavar": "NAME", "help": "the rule (default: bil)"},
     "discretizations": {"type": listed(discretization), "metavar": "A,B"},
-    "lengths": {"type": listed(at_least_one), "metavar": "A,B", "help": "default: 64,197,785,6085; quick: 197,6085"},
+    "lengths": {
+        "type": listed(at_least_one),
+        "metavar": "A,B",
+        "help": "tokens (default: 64,197,785,6085; quick: 197,6085)",
+    },
     "batch-sizes": {"type": listed(at_least_one), "metavar": "A,B"},
     "sizes": {
         "type": listed(at_least_one),
         "metavar": "A,B",
         "help": "sides in pixels (default: 224,384,512,768,1024,1248)",
     },
-    "dtype": {"choices": ("float32", "bfloat16", "float16", "float64"), "help": "of the inputs (default: float32)"},
-    "layout": {"choices": ("channel-last", "token-last"), "help": "default: channel-last, as mambapy has it"},
-    "threads": {"type": threads, "metavar": "T", "help": "default: as many as torch uses"},
+    "dtype": {
+        "choices": ("float32", "bfloat16", "float16", "float64"),
+        "help": "dtype of the inputs (default: float32)",
+    },
+    "layout": {
+        "choices": ("channel-last", "token-last"),
+        "help": "memory layout (default: channel-last, as in mambapy)",
+    },
+    "threads": {"type": threads, "metavar": "T", "help": "CPU threads (default: as many as PyTorch uses)"},
     "rounds": {"type": at_least_one, "metavar": "R"},
     "backends": {
         "type": listed(backend),
         "metavar": "A,B",
-        "help": f"default: {','.join(BACKENDS)}, on a GPU {','.join(GPU_BACKENDS)}; quick: the first two",
+        "help": f"default: {','.join(BACKENDS)}; on a GPU {','.join(GPU_BACKENDS)}; quick: the first two",
     },
     "compile": {"action": "store_true", "help": "also measure zoh and DeiT under torch.compile"},
     "levels": {
         "action": "store_true",
-        "help": "only compare the native backend's instruction sets, on one thread and on all",
+        "help": "only compare the native backend's instruction sets, with one thread and with all",
     },
 }
 """By name, in the order of a command line; what is not given is None or False."""
@@ -159,7 +159,7 @@ def add_outputs(parser: argparse.ArgumentParser, benchmark: str, page: bool, plo
         "--out", type=folder, metavar="DIR", help="write all of these, and the times as CSV, to this folder"
     )
     write.add_argument(
-        "--from", dest="source", type=Path, metavar="FILE", help="show a result that --json wrote; measure nothing"
+        "--from", dest="source", type=Path, metavar="FILE", help="show results that --json wrote; measure nothing"
     )
 
 
@@ -240,7 +240,7 @@ def _beside_deit(args: argparse.Namespace, **usual: Any) -> Options:
 
     found = _options(args, model=MODEL, discretizations=(args.discretization or "bil",), **usual)
     if found.model not in PEERS:
-        raise ValueError(f"--model {found.model}: DeiT has no such size; there are {', '.join(PEERS)}")
+        raise ValueError(f"--model {found.model}: there is no DeiT of this size; expected one of {', '.join(PEERS)}")
     if wrong := [size for size in found.sizes if size % 16]:
         raise ValueError(f"--sizes: {wrong[0]} pixels is not a multiple of the patch size, 16")
     return found

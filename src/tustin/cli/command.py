@@ -63,9 +63,13 @@ def parse(commands: Mapping[str, Command], argv: Sequence[str]) -> argparse.Name
     parser.add_argument("--version", action="version", version=f"tustin {__version__}")
     _add_commands(parser, commands, asked, shared)
     try:
-        return parser.parse_args(argv)
+        args, unknown_words = parser.parse_known_args(argv)
     except SystemExit:  # argparse has printed; its errors are UsageError
         return None
+    if unknown_words:
+        name = " ".join(["tustin", *(command.name for command in asked)])
+        raise UsageError(f"unrecognized arguments: {' '.join(unknown_words)} (see '{name} --help')")
+    return args
 
 
 def _asked_for(commands: Mapping[str, Command], argv: Sequence[str]) -> list[Command]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..report import terminal
-from .arguments import picture, web_page
+from .arguments import discretization, listed, picture, web_page
 from .command import Command
 from .output import print_json, print_rich
 
@@ -23,11 +23,12 @@ __all__ = ["COMMAND", "facts"]
 
 DETAILS = """\
 --json prints {"tustin": version, "discretizations": [...]}: name, alpha, betas (one formula per input sample, newest
-first), samples, order, held_order, stable ([low, high] for z), exact_equilibrium, source. JSON has no infinity: such
-a number is the string "inf" or "-inf", which Python's float() reads back. A held_order of "inf" means exact.
+first), samples, order, held_order, stable ([low, high] for z), exact_equilibrium, source. JSON has no infinity, so
+infinite numbers are the strings "inf" and "-inf", which Python's float() reads. A held_order of "inf" means exact.
 
 examples:
   tustin discretizations
+  tustin discretizations bil,true_bil
   tustin discretizations --plot discretizations.png
   tustin discretizations --html rules.html     # sliders for A and Δ, in a browser
   tustin discretizations --json --plot discretizations.svg > discretizations.json"""
@@ -41,6 +42,9 @@ exact equilibrium: a constant input settles where the continuous system does."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "rules", metavar="A,B", nargs="?", type=listed(discretization), help="rules to show (default: all)"
+    )
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON")
     parser.add_argument("--plot", metavar="FILE", type=picture, help="also plot the rules to FILE (.png, .svg or .pdf)")
     parser.add_argument("--html", metavar="FILE", type=web_page, help="also write an interactive page to FILE (.html)")
@@ -49,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from ..discretize import DISCRETIZATIONS
 
-    rules = list(DISCRETIZATIONS.values())
+    rules = [DISCRETIZATIONS[name] for name in dict.fromkeys(args.rules or DISCRETIZATIONS)]
     if args.plot:  # first: if it cannot be written, the error stands alone
         from ..report import rules_picture
 

@@ -11,7 +11,7 @@ from ..report import terminal
 from ..support.devices import GPUS
 from ..support.files import writable
 from ..support.names import unknown
-from .arguments import listed
+from .arguments import discretization, listed
 from .command import Command, UsageError
 from .output import print_json, print_rich
 
@@ -20,16 +20,16 @@ __all__ = ["COMMAND"]
 DTYPES = ["float32", "bfloat16", "float16"]
 
 DETAILS = """\
-Add its output to a bug report: it names neither user nor host.
+Add the output to a bug report. It contains no user name and no host name.
 
 --gpu-compile needs Triton but no GPU. For every kernel, rule and dtype it prints registers, spills, shared memory,
 instructions, global loads and stores, each relative to zoh, and a lower bound of the time. docs/gpu.md explains the
-numbers. One GPU and one dtype take about a minute on two cores; compiled kernels are kept.
+numbers. One GPU and one dtype take about a minute on two cores; compiled kernels are cached.
 
 --gpu-check needs a GPU and takes some minutes. It compares every rule, forward and backward, in three dtypes, with
-float64 on a CPU, and repeats it to compare the bits. It compares a training step of ViM-tiny with the CPU. It also
-checks torch.compile and CUDA graphs, and measures speed and memory. The results go to FILE (gpu-check.json); attach it
-to an issue. The exit code is 0 if all passed, 3 if a check failed, 1 if there is nothing to check.
+float64 on a CPU. It runs everything twice and compares the bits. It compares a training step of ViM-tiny with the CPU.
+It also checks torch.compile and CUDA graphs, and measures speed and memory. The results go to FILE (gpu-check.json);
+attach it to an issue. The exit code is 0 if all checks passed, 3 if one failed, 1 if none could run.
 
 examples:
   tustin doctor
@@ -50,16 +50,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         const=[],
         type=listed(_target),
         metavar="A,B",
-        help="only compile every GPU kernel, without a GPU, for sm_80,sm_90,sm_100,gfx942 (default: all)",
+        help="only compile the GPU kernels, without a GPU, for these targets: sm_80,sm_90,sm_100,gfx942 (default: all)",
     )
     parser.add_argument(
-        "--markdown", type=_report_file, metavar="FILE", help="write the tables between the marks in FILE"
+        "--markdown", type=_report_file, metavar="FILE", help="replace the tables between the two marks in FILE"
     )
     parser.add_argument(
         "--listing",
-        type=_fused_rule,
+        type=discretization,
         metavar="RULE",
-        help="with --gpu-compile for one NVIDIA GPU: only the instructions of this rule's loop, and what each is for",
+        help="with --gpu-compile for one NVIDIA GPU: list the instructions of this rule's loop, by source line",
     )
     parser.add_argument(
         "--gpu-check",
@@ -69,12 +69,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="only check the kernels on a GPU, and write the results to FILE (default: gpu-check.json)",
     )
-    parser.add_argument("--device", type=_device, metavar="NAME", help="what to check (default: the first GPU)")
+    parser.add_argument("--device", type=_device, metavar="NAME", help="device to check (default: the first GPU)")
     parser.add_argument(
         "--dtype",
         type=listed(_dtype),
         metavar="A,B",
-        help="inputs of the kernels to compile: float32,bfloat16,float16 (default: all)",
+        help="dtypes of the inputs to compile for: float32,bfloat16,float16 (default: all)",
     )
 
 
@@ -83,15 +83,6 @@ def _target(text: str) -> str:
 
     try:
         return known_target(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _fused_rule(text: str) -> str:
-    from ..discretize import get_discretization
-
-    try:
-        return get_discretization(text).name
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -117,11 +108,11 @@ def _report_file(text: str) -> Path:
 
 def run(args: argparse.Namespace) -> None:
     if args.gpu_compile is not None and args.gpu_check is not None:
-        raise UsageError("--gpu-compile and --gpu-check are two commands; give one")
+        raise UsageError("--gpu-compile and --gpu-check cannot be used together")
     if args.device and args.gpu_check is None:
-        raise UsageError("--device says what --gpu-check checks; give both")
+        raise UsageError("--device works only with --gpu-check")
     if args.markdown and args.gpu_compile is None:
-        raise UsageError("--markdown writes what --gpu-compile finds; give both")
+        raise UsageError("--markdown works only with --gpu-compile")
     if args.listing:
         return _list(args)
     if args.gpu_compile is not None:
@@ -129,7 +120,7 @@ def run(args: argparse.Namespace) -> None:
     if args.gpu_check is not None:
         return _check(args.device, args.gpu_check, args.json)
     if args.dtype:
-        raise UsageError("--dtype says what --gpu-compile compiles; give both")
+        raise UsageError("--dtype works only with --gpu-compile")
     from .. import doctor
     from ..doctor.report import render
 
@@ -188,7 +179,7 @@ def _list(args: argparse.Namespace) -> None:
     if not args.gpu_compile or len(args.gpu_compile) > 1 or not args.gpu_compile[0].startswith("sm_"):
         raise UsageError("--listing needs one NVIDIA GPU, as in --gpu-compile sm_90")
     if args.dtype:
-        raise UsageError("--listing is of float32; leave --dtype out")
+        raise UsageError("--listing works only for float32; leave out --dtype")
     from ..ops.accelerator import triton_missing
 
     if reason := triton_missing():
@@ -198,7 +189,7 @@ def _list(args: argparse.Namespace) -> None:
     from ..report.formats import as_markdown, as_rich
 
     if args.listing not in DISCRETIZATIONS:
-        raise UsageError(f"{args.listing} has no GPU kernel to list; there is one for {', '.join(DISCRETIZATIONS)}")
+        raise UsageError(f"{args.listing} has no GPU kernel to list; expected one of {', '.join(DISCRETIZATIONS)}")
     if args.markdown:
         listing.BLOCK.split(args.markdown.read_text(encoding="utf-8"), str(args.markdown))
     found = listing.listing(args.gpu_compile[0], args.listing)

@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("whole", "slide"),
         help="whole images or sliding windows (default: as in training)",
     )
-    finer = parser.add_argument_group("images sampled more finely", "default: the model as it was trained")
+    finer = parser.add_argument_group("finer sampling of the images", "default: as in training")
     finer.add_argument(
         "--stride", metavar="N", type=at_least_one, help="pixels between patches; positions are resampled"
     )
@@ -82,4 +82,4 @@ def run(args: argparse.Namespace) -> None:
             print_rich(segmentation.iou_table(result["metrics"]["class_iou"]))
 
 
-COMMAND = Command("eval", "measure a checkpoint on held-out images", DETAILS, configure, run, takes_rule=True)
+COMMAND = Command("eval", "evaluate a checkpoint on held-out images", DETAILS, configure, run, takes_rule=True)

@@ -13,13 +13,13 @@ from .output import print_json, print_rich
 __all__ = ["COMMAND"]
 
 DETAILS = """\
-onnx    one .onnx file of standard operators, for onnxruntime, Triton Inference Server and whatever else reads ONNX. All
-        rules work, including your own. The rule, the class names and how images are prepared are in its metadata.
+onnx    one .onnx file of standard operators, for onnxruntime, Triton Inference Server and other ONNX runtimes. All
+        rules work, including your own. The metadata hold the rule, the class names and the image preparation.
 torch   one .pt2 file for torch.export.load, where tustin is installed.
 
-Takes classifiers and segmenters, and any number of images at once. A segmenter needs --dynamic-size to read photos of
-any shape. The file is first run on random images. It is written only if its results differ from the model's by less
-than 1e-4 of the largest result.
+Exports classifiers and segmenters, for any batch size. A segmenter needs --dynamic-size to read photos of any shape.
+The exported model is first run on random images. The file is written only if the results differ from the model's by
+less than 1e-4 of the largest result.
 docs/deployment.md shows how to use it.
 
 --json prints file, format, nodes, bytes and largest_error (null with --no-check), and for ONNX also opset and blocks.
@@ -37,10 +37,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="RUN_OR_CHECKPOINT", type=Path, help="checkpoint, or folder of a run")
     parser.add_argument("--to", choices=ENDINGS, default="onnx", help="format (default: onnx)")
     parser.add_argument(
-        "--out", metavar="FILE", type=Path, help="output file (default: beside the checkpoint, .onnx or .pt2)"
+        "--out", metavar="FILE", type=Path, help="output file (default: next to the checkpoint, .onnx or .pt2)"
     )
-    parser.add_argument("--dynamic-size", action="store_true", help="take images of any size")
-    parser.add_argument("--no-check", action="store_true", help="write the file without running it")
+    parser.add_argument("--dynamic-size", action="store_true", help="accept images of any size")
+    parser.add_argument("--no-check", action="store_true", help="do not run the exported model before writing the file")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     beside = args.checkpoint / "model" if args.checkpoint.is_dir() else args.checkpoint
     out = args.out or beside.with_suffix(ENDINGS[args.to])
     if out.suffix != ENDINGS[args.to]:
-        raise ValueError(f"--out {out} must end in {ENDINGS[args.to]}, by which such files are known")
+        raise ValueError(f"--out {out} must end in {ENDINGS[args.to]}")
     writable(out)
     from ..export import export
     from ..models import describe, load
@@ -77,6 +77,4 @@ def _told(facts: dict[str, Any]) -> str:
     return f"{facts['file']}: {size}; {checked}"
 
 
-COMMAND = Command(
-    "export", "write a model as ONNX, or as a program of PyTorch", DETAILS, configure, run, takes_rule=True
-)
+COMMAND = Command("export", "write a model as ONNX or as a PyTorch program", DETAILS, configure, run, takes_rule=True)

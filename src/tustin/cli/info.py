@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "collect"]
 
 DETAILS = """\
-MODEL is a name from the list that 'tustin info' prints, a run's folder, or a checkpoint. Operations (FLOPs) are those
-of one image; a multiplication, an addition, a division and an exponential count one each. Memory is that of float32,
-with the native backend: at the peak of inference, and what training keeps for its backward pass. docs/models.md has the
+MODEL is a name from the list that 'tustin info' prints, a run's folder, or a checkpoint. Operations (FLOPs) are for
+one image; a multiplication, an addition, a division and an exponential count as one each. Memory is for float32 and the
+native backend: the peak of inference, and what training keeps for the backward pass. docs/models.md explains the
 counts.
 
 --json prints model, img_size, tokens, batch_size, discretization, parameters and flops (by part, with the total),

@@ -18,9 +18,9 @@ DETAILS = """\
 The output depends on the checkpoint's task. A classifier prints the most likely classes, a segmenter the share of each
 class, a detector the objects. The last two also write pictures to --out: NAME-overlay.png and others.
 
-Images are prepared as the checkpoint says: size, crop, mean and deviation. Folders are searched to any depth, in the
-order of names, for files that end in .jpg .jpeg .png .bmp .gif .ppm .pgm .tif .tiff .webp. An image that cannot be read
-is reported and skipped; the exit code is then 1.
+Images are prepared as the checkpoint says: size, crop, mean and standard deviation. Folders are searched with all their
+subfolders, in the order of names, for .jpg .jpeg .png .bmp .gif .ppm .pgm .tif .tiff .webp. An image that cannot be
+read is reported and skipped; the exit code is then 1.
 
 --json prints {"checkpoint", "discretization", "images", "failed": [{"image", "reason"}]}. The images are
   classifier: [{"image", "top": [{"class", "name", "probability"}]}]; name is null if the checkpoint has no names
@@ -76,4 +76,6 @@ def run(args: argparse.Namespace) -> None:
         raise RuntimeError(f"{len(failed)} of {len(paths)} images could not be read")
 
 
-COMMAND = Command("predict", "classify, segment or detect what images show", DETAILS, configure, run, takes_rule=True)
+COMMAND = Command(
+    "predict", "apply a model to images: find classes, masks or objects", DETAILS, configure, run, takes_rule=True
+)

@@ -38,17 +38,17 @@ Any other '--SETTING VALUE' changes the recipe, for all runs ('tustin train RECI
 with the same seed start from the same weights and see the same images in the same order; only the rule differs. Repeat
 the command to continue a study, however it ended. You may add discretizations and seeds.
 
-  plan RECIPE   before any run: the gain that the study could detect, the band within which it could call rules equal,
-                and the time it would take here; --std is the standard deviation of the paired differences
-  status DIR    show how far a study is
-  report DIR    write the report of the runs so far; --plot FILE also draws the differences and the learning curves,
-                --into PAGE also writes the tables between two marks
-  finer DIR     evaluate the trained models with patches closer together; also takes --into PAGE
+  plan RECIPE   estimate before any run which gain the study can detect, which difference it can call equal, and how
+                long it takes on this machine; --std S is the standard deviation of the paired differences
+  status DIR    show how many runs of a study are done
+  report DIR    write the report of the runs so far; --plot FILE also draws the differences and the learning curves;
+                --into PAGE also replaces the tables between two marks in PAGE
+  finer DIR     evaluate the trained models with overlapping patches; also takes --into PAGE
 
 All of them take --json. docs/study.md says more.
 
-exit codes: 0 every run is done, 3 the report is written but some runs failed, 1 every run failed or nothing could run,
-2 wrong usage, 130 or 143 stopped by Ctrl-C or SIGTERM after saving.
+exit codes: 0 all runs are done; 3 the report is written, but some runs failed; 1 all runs failed or none could start;
+2 wrong usage; 130 or 143 stopped by Ctrl-C or SIGTERM, with the state saved.
 
 examples:
   tustin study digits --out runs/study
@@ -280,4 +280,4 @@ def _tell(study: Study, folder: Path, json: bool) -> None:
         print(f"\nreport: {files[0]}")
 
 
-COMMAND = Command("study", "compare discretizations, in pairs of runs", DETAILS, configure, run, takes_rule=True)
+COMMAND = Command("study", "compare rules over several seeds, in paired runs", DETAILS, configure, run, takes_rule=True)

@@ -15,7 +15,7 @@ __all__ = ["COMMAND", "RECIPE_HELP", "recipe_settings"]
 
 DETAILS = """\
 The output folder gets checkpoints, metrics.jsonl (one line per epoch), summary.json and curves.png. Repeat the command
-to continue a run that was stopped or killed. Under torchrun or accelerate launch all processes are used.
+to continue a run that was stopped or killed. torchrun and accelerate launch work as usual.
 
 examples:
   tustin train digits
@@ -74,4 +74,4 @@ def recipe_settings(recipe: str, words: list[str]) -> Config | None:
         raise UsageError(str(error)) from error
 
 
-COMMAND = Command("train", "train a model by a recipe, or continue a run", DETAILS, configure, run, takes_rule=True)
+COMMAND = Command("train", "train a model with a recipe, or continue a run", DETAILS, configure, run, takes_rule=True)
