@@ -316,13 +316,13 @@ def test_what_it_refuses(clean_registry: None) -> None:
     with pytest.raises(ValueError, match="unknown discretization 'zho'"):
         tustin.adapt(built(mamba), "zho")
     del tustin.DISCRETIZATIONS["foh"]
-    with pytest.raises(ValueError, match="discretization 'foh' is not registered; register it, so that a saved"):
+    with pytest.raises(ValueError, match="discretization 'foh' is not registered; register it first"):
         tustin.adapt(built(mamba), tustin.discretize.foh.FOH)
 
 
 def test_packed_sequences() -> None:
     model = tustin.adapt(built(mamba))
-    with pytest.raises(ValueError, match="seq_idx was given, but an adapted model cannot keep packed sequences apart"):
+    with pytest.raises(ValueError, match="seq_idx was given, but adapted models do not support packed sequences"):
         model.backbone.layers[0].mixer(torch.zeros(1, 4, 24), seq_idx=torch.zeros(1, 4, dtype=torch.int32))
 
 

@@ -43,7 +43,7 @@ def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
-        (["--model", "vim_nano_patch4_32"], 1, "DeiT has no such size"),
+        (["--model", "vim_nano_patch4_32"], 1, "there is no DeiT of this size"),
         (["--sizes", "225"], 1, "225 pixels is not a multiple of the patch size, 16"),
         (["--batch-sizes", "0"], 2, "at least 1"),
         (["--discretization", "bill"], 2, "did you mean 'bil'"),

@@ -37,7 +37,7 @@ SCAN, INFERENCE = Block("scan"), Block("inference")
         (["train", "--compile"], 2, ["--compile"]),
         (["train", "--plot", "x.png"], 2, ["--plot"]),
         (["resolution", "--discretization", "bill"], 2, ["did you mean 'bil'"]),
-        (["resolution", "--model", NANO], 1, ["DeiT has no such size"]),
+        (["resolution", "--model", NANO], 1, ["there is no DeiT of this size"]),
         (["resolution", "--sizes", "224,300"], 1, ["300 pixels is not a multiple of the patch size, 16"]),
         (["resolution", "--device", "cuda"], 1, ["--device cuda"]),
     ],

@@ -226,6 +226,6 @@ def test_a_result_is_not_measured_in_another_way_nor_that_of_another_benchmark(m
     assert main(["bench", "scan", "--from", source, "--rounds", "3"]) == 1
     assert "nothing is measured, so --rounds 3 has no effect" in capsys.readouterr().err
     assert main(["bench", "inference", "--from", source]) == 1
-    assert "scan.json is not a result of 'tustin bench inference': it is one of" in capsys.readouterr().err
+    assert "scan.json is not a result of 'tustin bench inference': it is a result of" in capsys.readouterr().err
     assert main(["bench", "scan", "--from", str(tmp_path / "scan.csv")]) == 1
     assert "scan.csv is not a result of 'tustin bench scan'" in capsys.readouterr().err

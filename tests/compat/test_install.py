@@ -158,7 +158,7 @@ def test_what_it_lacks_says_so_by_name(code: str, name: str) -> None:
     with pytest.raises(ImportError) as told:
         exec(code)
     package = name.split(".")[0]
-    assert str(told.value).startswith(f"tustin.compat stands in for {package} and has no {name}; it has ")
+    assert str(told.value).startswith(f"tustin.compat replaces {package}, but has no {name}; it has ")
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -259,7 +259,7 @@ def test_a_script_is_told_that_the_real_one_stays(
     command.main([str(script)])
     told = capsys.readouterr()
     assert told.out == "True\n"
-    assert told.err == "tustin.compat: mamba_ssm is installed and stays; --replace puts the stand-in before it\n"
+    assert told.err == "tustin.compat: the installed mamba_ssm is used; --replace uses the replacement instead\n"
 
 
 def test_a_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

@@ -207,7 +207,7 @@ def test_heads_have_one_rule(ops: SimpleNamespace) -> None:
     """They are Mamba-2's, whose scan comes from elsewhere: with another rule it and the update would not agree."""
     tustin.compat.install(replace=True, discretization="bil")
     state, x = torch.zeros(1, 4, D, N), torch.zeros(1, 4, D)
-    with pytest.raises(ValueError, match=r"is Mamba-2's, of which only the rule 'mamba' is known, but .* is 'bil'"):
+    with pytest.raises(ValueError, match=r"belongs to Mamba-2, which has only the rule 'mamba', but .* is 'bil'"):
         ops.selective_state_update(state, x, x, -torch.ones(4, D, N), torch.zeros(1, N), torch.zeros(1, N))
 
 
@@ -323,7 +323,7 @@ def test_dropout_before_the_norm(ops: SimpleNamespace) -> None:
     assert torch.equal(norm.eval()(x, prenorm=True)[1], x)
     with pytest.raises(NotImplementedError, match="return_dropout_mask is not supported"):
         ops.rms_norm_fn(x, norm.weight, None, return_dropout_mask=True)
-    with pytest.raises(ValueError, match="rowscale goes with x alone"):
+    with pytest.raises(ValueError, match="rowscale cannot be used together with x1"):
         ops.layer_norm_fn(x, norm.weight, None, x1=x, rowscale=x[:, 0])
 
 

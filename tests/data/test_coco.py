@@ -168,7 +168,7 @@ def test_box_over_the_border_is_cut(shapes):
         (lambda content: content["annotations"][0].update(category_id=99), "there is no category 99"),
         (lambda content: content["annotations"][0].pop("bbox"), "has no 'bbox'"),
         (lambda content: content.pop("categories"), "no list 'categories'"),
-        (lambda content: content.update(images=[], annotations=[]), "names no image"),
+        (lambda content: content.update(images=[], annotations=[]), "contains no usable image"),
     ],
 )
 def test_mistakes_in_the_annotations_are_named(shapes, edit, why):

@@ -95,7 +95,7 @@ def test_class_out_of_range_is_named(shapes, in_memory):
     mask[3, 4] = 9
     Image.fromarray(mask).save(file)
     error = error_of(masked_folder(shapes, training=False), in_memory=in_memory)
-    assert f"the mask '{file}' has the value 9, which is none of the 3 classes" in error
+    assert f"the mask '{file}' has the value 9, which is neither one of the 3 classes" in error
 
 
 def test_sizes_that_differ_are_named(shapes):
@@ -109,7 +109,7 @@ def test_sizes_that_differ_are_named(shapes):
 def test_mask_in_colours_is_named(shapes):
     file = shapes / "annotations" / "validation" / "0.png"
     Image.new("RGB", (24, 20)).save(file)
-    assert f"the mask '{file}' holds colours (RGB)" in error_of(masked_folder(shapes, training=False))
+    assert f"the mask '{file}' has colours (RGB)" in error_of(masked_folder(shapes, training=False))
 
 
 @pytest.mark.parametrize("part", ["images", "annotations"])
@@ -164,7 +164,7 @@ def test_class_lists_of_the_wrong_kind(shapes, content, why):
 def test_mask_with_a_negative_value_is_named(shapes):
     path = shapes / "annotations" / "training" / "0.png"
     Image.fromarray(np.full((24, 20), -3, np.int32)).save(path, format="TIFF")
-    assert "has the value -3, which is none of the 3 classes" in error_of(masked_folder(shapes, training=True))
+    assert "has the value -3, which is neither one of the 3 classes" in error_of(masked_folder(shapes, training=True))
 
 
 def test_ade20k_has_its_150_classes(shapes):

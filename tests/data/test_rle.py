@@ -45,7 +45,7 @@ def test_compressed_runs_and_back(size, share):
         (None, "neither"),
         ("7", "neither"),
         ({"counts": [16]}, "neither"),
-        ({"size": [4, 5], "counts": [20]}, r"of \[4, 5\], its image of \[4, 4\]"),
+        ({"size": [4, 5], "counts": [20]}, r"size \[4, 5\], but its image \[4, 4\]"),
         ({"size": [4, 4], "counts": [3, 14]}, "add up"),
         ({"size": [4, 4], "counts": [-1, 17]}, "add up"),
         ({"size": [4, 4], "counts": [8.0, 8.0]}, "add up"),

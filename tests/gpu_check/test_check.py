@@ -104,7 +104,7 @@ def test_a_triton_that_cannot_be_imported(
         ),
         (
             torch.OutOfMemoryError("CUDA out of memory."),
-            "has no memory for even the smallest scan: CUDA out of memory.",
+            "has too little free memory even for the smallest scan: CUDA out of memory.",
         ),
     ],
 )
@@ -139,8 +139,8 @@ def test_the_cpu_without_the_interpreter(capsys: pytest.CaptureFixture[str], tmp
             ["--gpu-check", "--device", "gpu"],
             "argument --device: expected cuda, cuda:1 and so on, xpu or cpu, got 'gpu'",
         ),
-        (["--device", "cuda"], "--device says what --gpu-check checks; give both"),
-        (["--gpu-check", "--gpu-compile"], "--gpu-compile and --gpu-check are two commands; give one"),
+        (["--device", "cuda"], "--device works only with --gpu-check"),
+        (["--gpu-check", "--gpu-compile"], "--gpu-compile and --gpu-check cannot be used together"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(argv: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

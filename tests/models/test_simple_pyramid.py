@@ -47,5 +47,5 @@ def test_maps_are_float32_in_mixed_precision():
 
 @pytest.mark.parametrize("changes", [{"stride": 8}, {"patch_size": 2}])
 def test_patches_must_lie_side_by_side(changes):
-    with pytest.raises(ValueError, match="side by side"):
+    with pytest.raises(ValueError, match="do not overlap"):
         pyramid(**changes)

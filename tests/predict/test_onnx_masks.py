@@ -115,7 +115,7 @@ def test_a_file_of_one_size_reads_no_other(
 ) -> None:
     argv = "predict", trained / "photos", "--checkpoint", exported, "--out", tmp_path / "out"
     assert (
-        "reads 32 x 32 pixels only, but of an image of 90 x 40 it would have to read 32 x 14: export the model with "
+        "accepts only 32 x 32 pixels, but the image of 90 x 40 is resized to 32 x 14: export the model with "
         "--dynamic-size" in refused(capsys, 1, *argv)
     )
     assert "is a model for segmentation, not for detection" in refused(capsys, 1, *argv, "--task", "detection")

@@ -34,7 +34,7 @@ def test_a_file_says_more_than_the_result_and_is_read_all_the_same():
 
 @pytest.mark.parametrize("facts", [{}, [], {"options": 3}, {"options": {"model": 1}}, {"cases": [{"kind": "new"}]}])
 def test_what_is_no_result_is_refused(facts):
-    with pytest.raises(ValueError, match="does not hold what a result must"):
+    with pytest.raises(ValueError, match="its content is not that of a result"):
         Result.from_facts(facts)
 
 
@@ -42,7 +42,7 @@ def test_what_is_no_result_is_refused(facts):
 def test_seconds_that_cannot_be_are_refused(seconds):
     facts = json.loads(json_text(made_up().facts()))
     facts["cases"][0]["seconds"]["laps"][0][3] = seconds
-    with pytest.raises(ValueError, match="does not hold what a result must"):
+    with pytest.raises(ValueError, match="its content is not that of a result"):
         Result.from_facts(facts)
 
 
@@ -56,7 +56,7 @@ def test_seconds_that_cannot_be_are_refused(seconds):
         (("options", "modle"), "x", r"unknown argument 'options\.modle'"),
         (("cases", 0, "candidate", "model"), None, r"candidate\.model must be text, got None"),
         (("cases", 0, "batch"), 1e999, "batch must be a whole number from 1 to"),
-        (("cases", 0, "seconds", "laps", 0, 3), 10**400, "it does not hold what a result must$"),
+        (("cases", 0, "seconds", "laps", 0, 3), 10**400, "its content is not that of a result$"),
     ],
 )
 def test_values_that_cannot_be_are_refused_by_name(place, value, sentence):
@@ -73,7 +73,7 @@ def test_the_result_of_another_benchmark_is_named(tmp_path):
     path = tmp_path / "result.json"
     path.write_text(json_text(made_up().facts()), encoding="utf-8")
     with pytest.raises(
-        ValueError, match=r"result\.json is not a result of 'tustin bench scan': it is one of 'tustin bench"
+        ValueError, match=r"result\.json is not a result of 'tustin bench scan': it is a result of 'tustin bench"
     ):
         Result.read(path, "scan")
 

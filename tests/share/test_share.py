@@ -202,7 +202,7 @@ def test_no_network_is_noticed_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path
     with pytest.raises(CheckpointError) as caught:
         train(config)
     assert str(caught.value) == (
-        "there is no file 'hustvl/Vim-tiny-midclstok', and the Hugging Face hub did not give it (ConnectionError: Name "
-        "or service not known); without a network, give the path of a downloaded file, or start from random weights "
-        "with --model.weights null"
+        "there is no file 'hustvl/Vim-tiny-midclstok', and the Hugging Face hub could not provide it (ConnectionError: "
+        "Name or service not known); without a network, give the path of a downloaded file, or start from random "
+        "weights with --model.weights null"
     )

@@ -180,8 +180,8 @@ def test_a_second_process_is_refused(done):
         ({"settings": {"optim.clip": 2.0}}, "holds a study with optim.clip 1.0, not 2.0; give another --out"),
         ({"settings": {"epochs": 3}}, "holds a study with epochs 2, not 3"),
         ({"threads": 2}, "holds a study with threads per run 1, not 2"),
-        ({"discretizations": ["zoh"]}, "holds a study with discretization 'bil', which is left out now"),
-        ({"seeds": [0, 2]}, "holds a study with seed 1, which is left out now"),
+        ({"discretizations": ["zoh"]}, "holds a study with discretization 'bil', which this command leaves out"),
+        ({"seeds": [0, 2]}, "holds a study with seed 1, which this command leaves out"),
     ],
 )
 def test_another_experiment_is_refused(done, change, words):

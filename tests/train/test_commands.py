@@ -47,7 +47,7 @@ def test_train_then_eval(tmp_path, capsys):
 
     pictures = write_images(tmp_path / "pictures", train=1, val=1)
     assert main(["eval", str(tmp_path / "best.safetensors"), "--data.path", str(pictures)]) == 1
-    assert_one_error_line(capsys, "the data have 2 classes", "10")
+    assert_one_error_line(capsys, "the dataset has 2 classes", "10")
 
 
 def test_train_and_eval_a_folder_with_a_corrupt_image(tmp_path, capsys):

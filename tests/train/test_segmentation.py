@@ -247,7 +247,7 @@ def test_other_classes_are_refused(finished, tmp_path):
     with pytest.raises(ValueError, match="in another order"):
         evaluate_checkpoint(finished[1] / "best.safetensors", data_path=str(pictures))
     (pictures / "classes.txt").write_text("ground\ndisc\nsquare\nstar\n")
-    with pytest.raises(ValueError, match=r"the data have 4 classes, the model of .* 3"):
+    with pytest.raises(ValueError, match=r"the dataset has 4 classes, but the model in .* has 3"):
         evaluate_checkpoint(finished[1] / "best.safetensors", data_path=str(pictures))
 
 

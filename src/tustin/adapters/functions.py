@@ -66,7 +66,7 @@ def causal_conv1d_fn(
     **more: Any,
 ) -> Tensor:
     if packed := [name for name in ("seq_idx", "cu_seqlens", "cu_seq_lens_q") if more.get(name) is not None]:
-        raise ValueError(f"{packed[0]} was given, but an adapted model cannot keep packed sequences apart; pad them")
+        raise ValueError(f"{packed[0]} was given, but adapted models do not support packed sequences; pad them instead")
     return _activated(causal_conv(hidden_states, weight, bias, silu=_is_silu(activation)), activation)
 
 

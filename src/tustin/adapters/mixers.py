@@ -65,7 +65,7 @@ def become(mixer: nn.Module, cls: type[nn.Module]) -> None:
     if "_old_forward" in vars(mixer):
         vars(mixer)["_old_forward"] = MethodType(cls.forward, mixer)
     elif "forward" in vars(mixer):
-        raise ValueError("adapt: a mixer has a forward function of its own, which someone else has put there")
+        raise ValueError("adapt: the forward function of a mixer has already been replaced by other code")
     mixer.__class__ = cls
 
 

@@ -42,13 +42,14 @@ def adapt(model: Model, discretization: str | Discretization | None = None) -> M
     if not mixers:
         raise ValueError(
             f"adapt: {type(model).__name__} has no mixer that can be adapted; "
-            f"expected a model of transformers of the type {', '.join(MIXERS)}"
+            f"expected a transformers model of the type {', '.join(MIXERS)}"
         )
     own = {_own_rule(mixer) for mixer in mixers}
     rule = get_discretization(discretization if discretization is not None else _only(own) or _OWN)
     if DISCRETIZATIONS.get(rule.name) is not rule:
         raise ValueError(
-            f"adapt: discretization {rule.name!r} is not registered; register it, so that a saved model can name it"
+            f"adapt: discretization {rule.name!r} is not registered; register it first, "
+            "because a saved model stores only the name"
         )
     classes = {mixer: adapted_class(_original(mixer), rule.name) for mixer in mixers}
     for mixer in mixers:
@@ -58,8 +59,8 @@ def adapt(model: Model, discretization: str | Discretization | None = None) -> M
     _write_into_configs(model, mixers, rule.name)
     if any(rule.name != (one or _OWN) for one in own) and any(_is_pretrained(mixer) for mixer in mixers):
         warnings.warn(
-            f"the model was trained with the discretization {_only(own) or _OWN!r} and runs with {rule.name!r}: "
-            "until it is trained again its predictions get worse",
+            f"the model was trained with the discretization {_only(own) or _OWN!r} and now runs with {rule.name!r}: "
+            "its predictions are worse until it is trained again",
             stacklevel=2,
         )
     return model
@@ -92,7 +93,9 @@ def _own_rule(mixer: nn.Module) -> str | None:
 
 def _only(rules: set[str | None]) -> str | None:
     if len(rules) > 1:
-        raise ValueError(f"adapt: parts of the model have different rules, {sorted(map(str, rules))}; adapt each part")
+        raise ValueError(
+            f"adapt: parts of the model have different rules, {sorted(map(str, rules))}; adapt each part separately"
+        )
     return next(iter(rules))
 
 

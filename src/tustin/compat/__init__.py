@@ -39,7 +39,7 @@ def install(*, replace: bool = False, discretization: str | Discretization | Non
             given it stays as it is: what TUSTIN_DISCRETIZATION says, or `mamba`.
 
     Returns:
-        The packages that are stand-ins now.
+        The names of the packages that are replaced.
     """
     from .rule import rule, set_rule  # here, because it reads the environment, and a mistake there is for the caller
 
@@ -47,7 +47,7 @@ def install(*, replace: bool = False, discretization: str | Discretization | Non
     if replace:
         if imported := [name for name in real if name in sys.modules]:
             raise RuntimeError(
-                f"{imported[0]} has been imported from {real[imported[0]]}; replace=True must come before that"
+                f"{imported[0]} is already imported from {real[imported[0]]}; call install(replace=True) before that"
             )
         _put(0)
     elif "mamba_ssm" not in real:
@@ -58,7 +58,7 @@ def install(*, replace: bool = False, discretization: str | Discretization | Non
     if "mamba_ssm" not in stand_ins and rule().name != "mamba":
         raise RuntimeError(
             f"the discretization {rule().name!r} has no effect on the mamba_ssm in {real['mamba_ssm']}; "
-            "install(replace=True) puts the stand-in before it"
+            "install(replace=True) uses our replacement instead"
         )
     return stand_ins
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from . import install
 
 _EPILOG = """\
-TUSTIN_DISCRETIZATION sets the rule, 'tustin discretizations' lists them:
+TUSTIN_DISCRETIZATION sets the rule. 'tustin discretizations' lists all rules:
 
   TUSTIN_DISCRETIZATION=bil python -m tustin.compat train.py --epochs 3"""
 
@@ -19,17 +19,19 @@ TUSTIN_DISCRETIZATION sets the rule, 'tustin discretizations' lists them:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tustin.compat",
-        description="Run a script with our stand-in for mamba_ssm and causal_conv1d where they are missing.",
+        description="Run a script with our replacement for mamba_ssm and causal_conv1d, where these are not installed.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--replace", action="store_true", help="put the stand-in before real packages, too")
+    parser.add_argument(
+        "--replace", action="store_true", help="use the replacement even if the real packages are installed"
+    )
     parser.add_argument(
         "-m", action="store_true", dest="module", help="SCRIPT is the name of a module, as for python -m"
     )
     parser.add_argument("script", metavar="SCRIPT", help="the file to run")
-    parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="what it gets as sys.argv[1:]")
+    parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the script")
     args = parser.parse_args(argv)
     if not (args.module or os.path.exists(args.script)):
         parser.exit(2, f"tustin.compat: error: {args.script}: no such file\n")
@@ -41,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except (RuntimeError, ValueError) as error:
         parser.exit(2, f"tustin.compat: error: {error}\n")
     if not stand_ins:
-        print("tustin.compat: mamba_ssm is installed and stays; --replace puts the stand-in before it", file=sys.stderr)
+        print("tustin.compat: the installed mamba_ssm is used; --replace uses the replacement instead", file=sys.stderr)
     if args.module:
         runpy.run_module(args.script, run_name="__main__", alter_sys=True)
     else:

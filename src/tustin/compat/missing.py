@@ -25,6 +25,4 @@ class _Missing(MetaPathFinder):
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
         if name.startswith(f"{self.package}."):
             # Without `name=`: Python would take it for its own, and replace the sentence.
-            raise ModuleNotFoundError(
-                f"tustin.compat stands in for {self.package} and has no {name}; it has {self.has}"
-            )
+            raise ModuleNotFoundError(f"tustin.compat replaces {self.package}, but has no {name}; it has {self.has}")

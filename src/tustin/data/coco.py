@@ -148,7 +148,7 @@ def coco(path: str | Path, training: bool, skip_corrupt: bool = False) -> Coco:
             photo.objects.append(annotation)
     used = [photo for photo in photos.values() if not training or photo.objects or photo.id not in crowded]
     if not used:
-        raise ValueError(f"{str(file)!r} names no image that can be used")
+        raise ValueError(f"{str(file)!r} contains no usable image")
     return Coco(
         used,
         classes=[category["name"] for category in categories],

@@ -91,7 +91,9 @@ class MaskedImages:
         mask = _read_classes(mask_path, self.unlabelled, len(self.classes))
         if mask.shape != (image.height, image.width):
             sizes = f"{mask.shape[1]} x {mask.shape[0]}", f"{image.width} x {image.height}"
-            raise ValueError(f"the mask {str(mask_path)!r} is {sizes[0]}, its image {str(image_path)!r} {sizes[1]}")
+            raise ValueError(
+                f"the mask {str(mask_path)!r} is {sizes[0]}, but its image {str(image_path)!r} is {sizes[1]}"
+            )
         return np.asarray(image), mask
 
     def _read_or_none(self, index: int) -> tuple[Pixels, Pixels] | None:
@@ -166,7 +168,7 @@ def read_values(path: Path) -> Pixels:
     except UnreadableError as error:
         raise ValueError(f"cannot read the mask {str(path)!r}: {error.reason}") from error
     if file.mode not in INDEX_MODES:
-        raise ValueError(f"the mask {str(path)!r} holds colours ({file.mode}), not one number a pixel")
+        raise ValueError(f"the mask {str(path)!r} has colours ({file.mode}) instead of one number per pixel")
     return np.asarray(file).astype(np.int32)
 
 
@@ -177,7 +179,7 @@ def _read_classes(path: Path, unlabelled: int, num_classes: int) -> Pixels:
     wrong = values[(classes >= num_classes) | (values < 0)]
     if wrong.size:
         raise ValueError(
-            f"the mask {str(path)!r} has the value {int(wrong[0])}, which is none of the {num_classes} classes, nor "
-            f"{unlabelled}, which means no class"
+            f"the mask {str(path)!r} has the value {int(wrong[0])}, which is neither one of the {num_classes} classes "
+            f"nor {unlabelled}, which means no class"
         )
     return classes.astype(np.int16)

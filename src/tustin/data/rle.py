@@ -47,12 +47,12 @@ def check(segmentation: Any, height: int, width: int) -> None:
             raise ValueError("its segmentation is not a list of polygons of at least three points")
         side = max(height, width)
         if any(not -side <= value <= 2 * side for polygon in segmentation for value in polygon):
-            raise ValueError(f"its segmentation is far outside of its image of {width} x {height}")
+            raise ValueError(f"its segmentation is far outside its image of {width} x {height}")
         return
     if not isinstance(segmentation, dict) or not {"size", "counts"} <= segmentation.keys():
         raise ValueError("its segmentation is neither polygons nor runs with 'size' and 'counts'")
     if segmentation["size"] != [height, width]:
-        raise ValueError(f"its mask is of {segmentation['size']}, its image of {[height, width]}")
+        raise ValueError(f"its mask has the size {segmentation['size']}, but its image {[height, width]}")
     counts = segmentation["counts"]
     lengths = counts if isinstance(counts, list) else _lengths(_text(counts))
     if not all(type(length) is int and length >= 0 for length in lengths) or sum(lengths) != height * width:

@@ -66,7 +66,9 @@ def find(name: str | None) -> Device:
     try:
         _launch(found)
     except torch.OutOfMemoryError as error:
-        raise RuntimeError(f"{found.name} has no memory for even the smallest scan: {sentence(error)}") from error
+        raise RuntimeError(
+            f"{found.name} has too little free memory even for the smallest scan: {sentence(error)}"
+        ) from error
     except Exception as error:
         version = f"Triton {triton.__version__}"
         raise RuntimeError(f"{version} is broken, it cannot run a kernel on {found.name}: {sentence(error)}") from error
@@ -84,7 +86,9 @@ def _gpu(name: str | None) -> Device:
     if reason := no_gpu_because(device.type):
         raise RuntimeError(f"there is no GPU to check: {reason}")
     if interpreted():
-        raise RuntimeError("TRITON_INTERPRET=1 is set, and what is interpreted does not run on a GPU: unset it")
+        raise RuntimeError(
+            "TRITON_INTERPRET=1 is set, so Triton interprets the kernels and does not use the GPU: unset it"
+        )
     module = torch.get_device_module(device)
     if (device.index or 0) >= module.device_count():
         raise RuntimeError(f"there is no {device}: this machine has {module.device_count()} such devices")

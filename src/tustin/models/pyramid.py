@@ -38,7 +38,7 @@ class FeaturePyramid(nn.Module):
         super().__init__()
         stride, d = vim.patch_embed.stride, vim.embed_dim
         if stride > STRIDES[-1] or stride & (stride - 1):
-            raise ValueError(f"a feature pyramid needs patches at a distance of 1, 2, 4, 8, 16 or 32, got {stride}")
+            raise ValueError(f"a feature pyramid needs patches with a stride of 1, 2, 4, 8, 16 or 32, got {stride}")
         vim.reset_classifier(0)
         self.vim = vim
         self.blocks = evenly_spaced_blocks(len(vim.layers))

@@ -67,8 +67,8 @@ class Segmenter(nn.Module):
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         if self.training and len(images) == 1:
             raise ValueError(
-                "pyramid pooling normalises over a batch, so that training needs two images in a forward pass: "
-                "let optim.batch_size be at least twice the processes x optim.accumulate"
+                "pyramid pooling uses batch norm, so training needs at least two images per forward pass: "
+                "optim.batch_size must be at least 2 x processes x optim.accumulate"
             )
         maps, size = self.backbone(images), images.shape[-2:]
         logits = _enlarged(self.head(maps), STRIDES[0], size)

@@ -29,8 +29,8 @@ class SimplePyramid(nn.Module):
         patch, stride, d = vim.config["patch_size"], vim.config["stride"], vim.embed_dim
         if patch != stride or stride % 4:
             raise ValueError(
-                f"a feature pyramid needs patches that lie side by side and whose side is a multiple of 4; "
-                f"the model has patches of {patch} at a distance of {stride}"
+                f"a feature pyramid needs patches that do not overlap and have a side that is a multiple of 4; "
+                f"the model has patches of {patch} with a stride of {stride}"
             )
         vim.reset_classifier(0)
         self.vim = vim

@@ -195,9 +195,9 @@ def _check_takes_values(name: str, arguments: Sequence[Any]) -> None:
     """
     state, *others = (argument for argument in arguments if isinstance(argument, Tensor))
     if state._is_zerotensor():
-        raise ValueError(f"{name}: state is overwritten, but it is zeros without memory; clone it first")
+        raise ValueError(f"{name}: state has no memory of its own, but it is overwritten; clone it first")
     if not torch._is_functional_tensor(state) and any(map(torch._is_functional_tensor, others)):
-        raise TypeError(f"{name}: state is overwritten, and must be a functional tensor as an argument is one")
+        raise TypeError(f"{name}: state is overwritten, so it must be a functional tensor like the other arguments")
 
 
 def _was_freed(tensor: Tensor) -> bool:

@@ -25,9 +25,9 @@ def predict(
 ) -> Iterator[dict[str, Any]]:
     """The `wishes.top` classes of every image that can be read; of the others `failed` gets the name and the reason."""
     if model.num_classes == 0:
-        raise ValueError(f"{wishes.checkpoint} has no head, so it tells no classes")
+        raise ValueError(f"{wishes.checkpoint} has no classification head, so it predicts no classes")
     if wishes.out is not None:
-        raise ValueError(f"{wishes.checkpoint} tells the classes of images and draws nothing into --out")
+        raise ValueError(f"{wishes.checkpoint} is a classifier, which writes no pictures, so --out has no effect")
     mode = mode_for(model.channels)
     for start in range(0, len(paths), wishes.batch_size):
         group = paths[start : start + wishes.batch_size]

@@ -115,6 +115,6 @@ class OnnxSegmenter(_OnnxModel):
         own = tuple(self.facts["input_size"][1:])
         if not self.facts["dynamic_size"] and (height, width) != own:
             raise ValueError(
-                f"{self._path} reads {own[1]} x {own[0]} pixels only, but of an image of {image.width} x "
-                f"{image.height} it would have to read {width} x {height}: export the model with --dynamic-size"
+                f"{self._path} accepts only {own[1]} x {own[0]} pixels, but the image of {image.width} x "
+                f"{image.height} is resized to {width} x {height}: export the model with --dynamic-size"
             )

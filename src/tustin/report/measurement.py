@@ -168,11 +168,11 @@ class Result:
                 notes=dict(facts["notes"]),
             )
         except KeyError as error:
-            raise ValueError(f"it does not hold what a result must: {shortened(error.args[0])}") from error
+            raise ValueError(f"its content is not that of a result: {shortened(error.args[0])}") from error
         except ValueError as error:
-            raise ValueError(f"it does not hold what a result must: {error}") from error
+            raise ValueError(f"its content is not that of a result: {error}") from error
         except (TypeError, AttributeError, OverflowError) as error:
-            raise ValueError("it does not hold what a result must") from error
+            raise ValueError("its content is not that of a result") from error
 
     @classmethod
     def read(cls, path: Path, benchmark: str) -> Result:
@@ -180,7 +180,7 @@ class Result:
         try:
             result = cls.from_facts(read_json(path))
             if result.benchmark != benchmark:
-                raise ValueError(f"it is one of 'tustin bench {result.benchmark}'")
+                raise ValueError(f"it is a result of 'tustin bench {result.benchmark}'")
         except ValueError as error:
             raise ValueError(f"{path} is not a result of 'tustin bench {benchmark}': {error}") from error
         return result
@@ -218,7 +218,7 @@ class Result:
     @property
     def busy(self) -> str:
         load = self.machine["load"]
-        return f"; others used it too (load {load:.1f}), do not trust it" if load > _BUSY else ""
+        return f"; other programs used the machine (load {load:.1f}): do not trust these times" if load > _BUSY else ""
 
 
 def _identity(case: Case) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def evaluate(
     What was evaluated before, on as many samples, is not evaluated again.
     """
     if config.task != "classification":
-        raise ValueError(f"finer images are for classification, this is a study of {config.task}")
+        raise ValueError(f"finer images are for classification only, but this is a study of {config.task}")
     found: dict[tuple[str, int], dict[str, float]] = {}
     evaluation: Any = None
     for result in study.results:

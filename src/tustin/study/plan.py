@@ -180,6 +180,6 @@ def _check_continues(before: Plan, plan: Plan, folder: Path) -> None:
     ):
         if dropped := [item for item in had if item not in has]:
             raise ValueError(
-                f"{str(folder)!r} holds a study with {what} {dropped[0]!r}, which is left out now; "
-                "a study may grow but not shrink: name it as well, or give another --out"
+                f"{str(folder)!r} holds a study with {what} {dropped[0]!r}, which this command leaves out; "
+                "a study may grow but not shrink: name it again, or give another --out"
             )

@@ -36,7 +36,7 @@ def evaluate_checkpoint(
     told, arguments = describe(path), dict(arguments or {})
     if "stride" in arguments and told["task"] != VisionMamba.task:
         raise ValueError(
-            f"the stride can be changed of a model for {VisionMamba.task}, {str(path)!r} is one for {told['task']}"
+            f"the stride can be changed only for {VisionMamba.task}, but {str(path)!r} is a model for {told['task']}"
         )
     model = load(path, **arguments)
     kind, trained_with = TASKS[told["task"]], settings_in(told)
@@ -74,9 +74,9 @@ def reading_of_masks(trained_with: Mapping[str, Any]) -> tuple[SegmentationConfi
 def _insist_on_classes(path: str | Path, names: list[str] | None, number: int, classes: list[str]) -> None:
     """The data must have as many classes as the model, and if they have the same names, in the same order."""
     if len(classes) != number:
-        raise ValueError(f"the data have {len(classes)} classes, the model of {str(path)!r} {number}")
+        raise ValueError(f"the dataset has {len(classes)} classes, but the model in {str(path)!r} has {number}")
     if names is not None and names != classes and sorted(names) == sorted(classes):
-        raise ValueError(f"the classes of the data are those of {str(path)!r} in another order")
+        raise ValueError(f"the dataset has the same classes as {str(path)!r}, but in another order")
 
 
 def _data(

@@ -188,7 +188,7 @@ def _check_sum(path: Path) -> None:
             found.update(part)
             left -= len(part)
         if file.read() != found.digest():
-            raise ValueError(f"the checkpoint {str(path)!r} is damaged (its checksum is not that of what it holds)")
+            raise ValueError(f"the checkpoint {str(path)!r} is damaged (its checksum does not match its content)")
 
 
 def _load(path: Path) -> Any:

@@ -77,7 +77,7 @@ def _complete(config: Config, folder: RunFolder) -> dict[str, Any] | None:
     try:
         summary = folder.read_summary()
     except ValueError as error:
-        raise ValueError(f"{error}; without it, the same command writes it again if {TRAINING} is there") from error
+        raise ValueError(f"{error}; delete it, and the same command writes it again if {TRAINING} is there") from error
     if summary:
         _insist_on_same_experiment(config, folder, summary["config"], summary["environment"])
     return summary
@@ -99,7 +99,9 @@ def _insist_on_same_experiment(
     """Settings, threads, and the file of a rule of one's own, must be what was recorded."""
     now, threads = config.flat(), recorded["threads"]
     if config.run.threads not in (None, threads):
-        raise ValueError(f"the run in {str(folder.path)!r} used {threads} threads, and its bits depend on it")
+        raise ValueError(
+            f"the run in {str(folder.path)!r} used {threads} threads, and the last bits of its results depend on that"
+        )
     for name in now:
         if name not in FREE and before.get(name) != now[name]:
             raise ValueError(

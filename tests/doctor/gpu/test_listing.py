@@ -76,7 +76,7 @@ def test_the_page_of_the_project_has_a_listing() -> None:
         (["--gpu-compile"], "--listing needs one NVIDIA GPU"),
         (["--gpu-compile", "sm_80,sm_90"], "--listing needs one NVIDIA GPU"),
         (["--gpu-compile", "gfx942"], "--listing needs one NVIDIA GPU"),
-        (["--gpu-compile", "sm_90", "--dtype", "float16"], "--listing is of float32; leave --dtype out"),
+        (["--gpu-compile", "sm_90", "--dtype", "float16"], "--listing works only for float32; leave out --dtype"),
     ],
 )
 def test_a_listing_is_of_one_gpu(argv: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

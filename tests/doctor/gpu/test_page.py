@@ -69,7 +69,7 @@ def test_the_page_of_the_project_has_the_tables() -> None:
     [
         (["--gpu-compile", "sm_90"], "--markdown needs sm_80,sm_90 with inputs of float32"),
         (["--gpu-compile", "--dtype", "float16"], "--markdown needs sm_80,sm_90 with inputs of float32"),
-        ([], "--markdown writes what --gpu-compile finds; give both"),
+        ([], "--markdown works only with --gpu-compile"),
     ],
 )
 def test_a_page_wants_both_gpus(argv: list[str], told: str, page: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,7 @@ def test_entries_and_prefixes(tmp_path: Path) -> None:
     safetensors.torch.save_file(average.state_dict(), tmp_path / "bare.safetensors")
     tustin.load_checkpoint(target, tmp_path / "bare.safetensors")
     assert_same_state(target, average)
-    with pytest.raises(CheckpointError, match=r"does not say which model it is of.*tustin\.load_checkpoint"):
+    with pytest.raises(CheckpointError, match=r"does not name its model.*tustin\.load_checkpoint"):
         tustin.load(tmp_path / "bare.safetensors")
 
 

@@ -117,6 +117,6 @@ def test_no_network_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CheckpointError) as caught:
         tustin.load_checkpoint(nano(), "hustvl/Vim-tiny-midclstok")
     assert str(caught.value) == (
-        "there is no file 'hustvl/Vim-tiny-midclstok', and the Hugging Face hub did not give it (ConnectionError: "
+        "there is no file 'hustvl/Vim-tiny-midclstok', and the Hugging Face hub could not provide it (ConnectionError: "
         "[Errno -2] Name or service not known); without a network, give the path of a downloaded file"
     )

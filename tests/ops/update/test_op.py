@@ -140,7 +140,7 @@ def test_tensors_that_are_refused(call: Call, make: Callable[[Tensor], Tensor], 
 @each
 def test_a_state_without_memory(call: Call) -> None:
     state, *x = tensors_for(call)
-    with torch.no_grad(), pytest.raises(ValueError, match="state is overwritten, but it is zeros without memory"):
+    with torch.no_grad(), pytest.raises(ValueError, match="state has no memory of its own, but it is overwritten"):
         call(USABLE["zeros without memory"](state), *x)
 
 

@@ -45,7 +45,9 @@ class Launch:
 def launches(call: Callable[[], object]) -> list[Launch]:
     """What `call` launches, in order. Nothing runs, so its tensors may be on the device "meta"."""
     if interpreted():
-        raise RuntimeError("TRITON_INTERPRET=1 is set, and what is interpreted is not compiled: unset it")
+        raise RuntimeError(
+            "TRITON_INTERPRET=1 is set, so Triton interprets the kernels and does not compile them: unset it"
+        )
     found: list[Launch] = []
 
     def record(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> None:

@@ -149,7 +149,7 @@ def _description_of(weights: Weights) -> dict[str, Any]:
     told = weights.description
     if told is None:
         raise CheckpointError(
-            f"{weights.source} does not say which model it is of: it was not written by tustin.save; "
+            f"{weights.source} does not name its model: it was not written by tustin.save; "
             "build the model with tustin.create_model and use tustin.load_checkpoint"
         )
     return told

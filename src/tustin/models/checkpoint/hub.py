@@ -62,7 +62,7 @@ def download(
     except Exception as error:  # no network, no such repository, a full disk: the library has no common ancestor
         reason = trouble or f"{type(error).__name__}: {one_line(error)}"
         raise NotDownloaded(
-            f"there is no file {name!r}, and the Hugging Face hub did not give it ({reason}); "
+            f"there is no file {name!r}, and the Hugging Face hub could not provide it ({reason}); "
             "without a network, give the path of a downloaded file"
         ) from error
 

@@ -75,7 +75,7 @@ class Classification:
         if self.mixup:  # its targets are smooth already
             if len(images) % 2:
                 raise ValueError(
-                    f"mixup and cutmix mix pairs, so that a forward pass needs an even number of images, not "
+                    f"mixup and cutmix mix pairs of images, so a forward pass needs an even number of images, not "
                     f"{len(images)}: change optim.batch_size or optim.accumulate"
                 )
             images, targets = self.mixup(images, targets)

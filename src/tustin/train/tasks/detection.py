@@ -46,17 +46,17 @@ class DetectionConfig:
     """Object detection and instance segmentation; training images have the side model.img_size."""
 
     min_scale: Scale = 0.1
-    """Smallest random size of an image in training, as a share of that side."""
+    """Smallest random size of a training image, relative to model.img_size."""
     max_scale: Scale = 2.0
-    """Largest random size; what is too large is cropped, what is too small filled up."""
+    """Largest random size; larger images are cropped, smaller ones padded."""
     channels: Width = 256
     """Width of the feature pyramid and of the heads' convolutions."""
     hidden: Width = 1024
     """Width of the linear layer of each stage of the cascade."""
     proposals: Boxes = 1000
-    """Boxes of an image that the cascade looks at."""
+    """Proposed boxes per image that the cascade classifies."""
     samples: Boxes = 512
-    """How many of them it is trained on."""
+    """Proposed boxes per image that the cascade is trained on."""
 
 
 PARTS = {
@@ -145,7 +145,7 @@ class DetectionMeter:
 def evaluation_of(model: Detector, images: Coco, data: DataConfig, settings: object = None) -> Evaluation:
     """Of a model on images, of which none of its settings changes anything."""
     if images.category_ids != model.config["category_ids"]:
-        raise ValueError(f"the categories in {data.path!r} have other numbers than those the model was trained on")
+        raise ValueError(f"the category ids in {data.path!r} differ from those that the model was trained on")
     return Evaluation(
         images, images.classes, lambda model, batch: model.detect(batch["images"]), lambda: DetectionMeter(images)
     )

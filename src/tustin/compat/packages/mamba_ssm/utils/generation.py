@@ -32,6 +32,6 @@ class GenerationMixin:
 
     def __init_subclass__(cls, **options: Any) -> None:
         raise ImportError(
-            f"{cls.__name__} needs mamba_ssm's GenerationMixin, for which tustin.compat has no stand-in; "
-            "transformers' Mamba models generate, and tustin.adapt gives them our scan"
+            f"{cls.__name__} needs mamba_ssm's GenerationMixin, which tustin.compat does not have; "
+            "to generate text, use a Mamba model of transformers with tustin.adapt"
         )

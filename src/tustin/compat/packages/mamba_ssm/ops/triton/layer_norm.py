@@ -53,7 +53,7 @@ def layer_norm_fn(
     if return_dropout_mask:
         raise NotImplementedError("layer_norm_fn: return_dropout_mask is not supported by tustin.compat")
     if x1 is not None and rowscale is not None:
-        raise ValueError("layer_norm_fn: rowscale goes with x alone, not with x1")
+        raise ValueError("layer_norm_fn: rowscale cannot be used together with x1")
     dtype = torch.promote_types(x.dtype, torch.float32)
     total = x.to(dtype)
     if rowscale is not None:

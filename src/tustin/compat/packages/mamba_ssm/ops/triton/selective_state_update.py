@@ -50,7 +50,7 @@ def selective_state_update(
     channels = state
     if heads and rule().name != "mamba":
         raise ValueError(
-            f"selective_state_update: a state with heads is Mamba-2's, of which only the rule 'mamba' is known, "
+            f"selective_state_update: a state with heads belongs to Mamba-2, which has only the rule 'mamba', "
             f"but the rule of tustin.compat is {rule().name!r}"
         )
     if heads:  # one after the other, which is how groups count, too
