@@ -20,21 +20,21 @@ _OWN = "mamba"
 def adapt(model: Model, discretization: str | Discretization | None = None) -> Model:
     """Make a Hugging Face model use our scan, convolution and one-token updates, with a rule of your choice.
 
-    It acts on this model alone, in place; `restore` undoes it. The model keeps its weights, its class and its methods.
-    The rule is written into its config, so `save_pretrained` saves it; after `from_pretrained`, `adapt` without a rule
-    takes it from there.
+    It changes only this model, in place; `restore` undoes it. The model keeps its weights, its class and its methods.
+    The rule is stored in its config, so `save_pretrained` saves it. After `from_pretrained`, `adapt` without a rule
+    reads it from there.
 
     Args:
         model: A model of transformers 5.15 or newer with mixers of the type mamba, falcon_mamba, jamba or zamba, or a
             module that contains such mixers.
-        discretization: Name of a registered discretization, or a registered `Discretization`. Without one, that of the
-            model's config, or "mamba", with which nothing changes but the speed.
+        discretization: Name of a registered discretization, or a registered `Discretization`. Default: the rule in
+            the model's config, or else "mamba", with which only the speed changes.
 
     Returns:
         The model.
 
-    A pretrained model was trained with one rule; with another it warns, because its predictions get worse until it is
-    trained again.
+    A pretrained model was trained with one rule. With another rule `adapt` warns, because the predictions are worse
+    until the model is trained again.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"adapt: model must be a torch.nn.Module, got {type(model).__name__}")

@@ -28,15 +28,15 @@ _FOLDER = str(Path(__file__).parent / "packages")
 
 
 def install(*, replace: bool = False, discretization: str | Discretization | None = None) -> tuple[str, ...]:
-    """Make `import mamba_ssm` and `import causal_conv1d` work where the real packages are missing.
+    """Make `import mamba_ssm` and `import causal_conv1d` work if the real packages are not installed.
 
-    If mamba_ssm is installed, nothing is replaced. If only causal_conv1d is installed, it stays in use. The same
-    holds in processes that Python's multiprocessing starts.
+    If mamba_ssm is installed, nothing is replaced. If only causal_conv1d is installed, it stays in use. Processes
+    that Python's multiprocessing starts use the replacement too.
 
     Args:
-        replace: Use the stand-in also where the real packages are installed; they must not have been imported yet.
-        discretization: The rule of everything that runs on the stand-in, in the whole process, from now on. If not
-            given it stays as it is: what TUSTIN_DISCRETIZATION says, or `mamba`.
+        replace: Use the replacement even if the real packages are installed; they must not have been imported yet.
+        discretization: The rule of the replacement, in the whole process, from now on. If not given, the rule stays:
+            that of TUSTIN_DISCRETIZATION, or `mamba`.
 
     Returns:
         The names of the packages that are replaced.

@@ -32,9 +32,9 @@ class BatchSource(Protocol):
 
 @dataclass(frozen=True)
 class Order:
-    """The order of the samples: each epoch is shuffled anew, and a last batch that is not full is left out.
+    """The order of the samples. Each epoch is shuffled anew. A last batch that is not full is left out.
 
-    With `repeats` an epoch has the same length, but each of its samples comes so many times in a row.
+    With `repeats` an epoch has the same length, but each of its samples occurs this many times in a row.
     """
 
     size: int
@@ -48,7 +48,7 @@ class Order:
 
     @property
     def batches(self) -> int:
-        """Batches in an epoch; what does not fill one is left out."""
+        """Number of batches in an epoch; samples that do not fill a batch are left out."""
         return self.size // self.batch_size
 
     def keys(self, epoch: int) -> np.ndarray[tuple[int, int, int], np.dtype[np.int64]]:
@@ -95,7 +95,7 @@ def training_batches(
     accumulate: int = 1,
     workers: int = 0,
 ) -> Iterator[Batch]:
-    """The batches of updates `start` to `stop`, `accumulate` for each, as one of `processes` sees them."""
+    """The batches of the updates `start` to `stop`, `accumulate` for each update, for one of `processes` processes."""
     if order.batch_size % (processes * accumulate):
         raise ValueError(
             f"optim.batch_size {order.batch_size} must be divisible by {processes} processes x {accumulate} "

@@ -113,8 +113,7 @@ def _mask(annotation: dict[str, Any], photo: Photo) -> Tensor:
 def coco(path: str | Path, training: bool, skip_corrupt: bool = False) -> Coco:
     """The images of `path`/train2017 or `path`/val2017.
 
-    An object that cannot be learned from, because its box has no area say, is refused by name, or with `skip_corrupt`
-    left out.
+    An invalid object, for example a box without area, is an error that names it; with `skip_corrupt` it is left out.
     """
     part = "train2017" if training else "val2017"
     folder, file = Path(path) / part, Path(path) / "annotations" / f"instances_{part}.json"

@@ -14,7 +14,7 @@ CLASSES = [str(digit) for digit in range(10)]
 
 
 class Digits:
-    """1,347 digits for training, or the other 450; `shift` moves each by up to so many pixels, both ways.
+    """1,347 digits for training, or the other 450; `shift` moves images by up to this many pixels each way.
 
     Batches have "images" (batch, 1, 8, 8), from −1 to 1, and "labels" (batch).
     """

@@ -31,8 +31,8 @@ class Images:
     """Labelled images, in memory or in files.
 
     Batches have "images" (batch, channels, height, width), "labels" (batch) and "skipped", the number of images that
-    could not be read. In training a readable image of the batch takes the place of such a one, so that the batch
-    keeps its size; in evaluation it is left out.
+    could not be read. In training another image of the batch replaces an unreadable one, so that the batch keeps its
+    size; in evaluation it is left out.
     """
 
     sources: Sequence[Path | Pixels]
@@ -84,7 +84,7 @@ class Images:
         in_memory: bool | None,
         cache: str | None = None,
     ) -> Images:
-        """The same images, made ready for a model with so many channels; `cache` is a folder to decode them into."""
+        """The same images, prepared for a model with this number of channels; `cache` is a folder for decoded ones."""
         ready = replace(self, transform=transform, mode=mode_for(channels), skip_corrupt=skip_corrupt)
         return ready._decoded(cache) if in_memory or (in_memory is None and self._is_small()) else ready
 
@@ -112,7 +112,7 @@ class Images:
 
 
 def folder(path: str | Path, training: bool) -> Images:
-    """The images of `path`/train or `path`/val, a folder for each class. ImageNet-1k is such a folder."""
+    """The images of `path`/train or `path`/val, with one folder per class, as in ImageNet-1k."""
     from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
     root = Path(path)
@@ -140,7 +140,7 @@ def _classes(part: Path) -> list[str]:
 
 
 def cifar(name: str, path: str | Path, training: bool, download: bool) -> Images:
-    """CIFAR-10 or CIFAR-100 from torchvision's copy in `path`, downloaded if it is missing and that is allowed."""
+    """CIFAR-10 or CIFAR-100, as torchvision stores it in `path`; downloaded if it is missing and `download` is set."""
     from torchvision import datasets
 
     kind = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}[name]

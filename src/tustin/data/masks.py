@@ -73,7 +73,7 @@ class MaskedImages:
     def prepared(
         self, transform: Transform, channels: int, skip_corrupt: bool = False, in_memory: bool | None = None
     ) -> MaskedImages:
-        """The same images, made ready for a model with so many channels."""
+        """The same images, prepared for a model with this number of channels."""
         ready = replace(self, transform=transform, mode=mode_for(channels), skip_corrupt=skip_corrupt)
         if in_memory or (in_memory is None and self._is_small()):
             return replace(ready, kept=tuple(ready._read_or_none(index) for index in range(len(self))))
@@ -114,7 +114,7 @@ class MaskedImages:
 def masked_folder(
     path: str | Path, training: bool, classes: Sequence[str] | None = None, unlabelled: int = 0
 ) -> MaskedImages:
-    """The images and masks of a folder; its classes.txt names the classes, unless `classes` does.
+    """The images and masks of a folder; `classes`, or else the folder's classes.txt, names the classes.
 
     An image is at images/training/NAME.jpg and its mask at annotations/training/NAME.png; `validation` likewise.
     """

@@ -19,9 +19,9 @@ COLOURS = ((220, 60, 60), (60, 200, 60), (70, 90, 230))
 
 
 def write_shapes(path: str | Path, train: int, val: int, side: int = 64, seed: int = 0) -> Path:
-    """Write a small set for detection in COCO's layout: `train` and `val` images of up to three shapes.
+    """Write a small detection dataset in COCO's layout: `train` and `val` images of up to three shapes.
 
-    Every eighth image shows none.
+    Every eighth image has no shape.
     """
     root = Path(path)
     random = np.random.default_rng(seed)
@@ -44,7 +44,7 @@ def write_shapes(path: str | Path, train: int, val: int, side: int = 64, seed: i
 
 
 def write_masked_shapes(path: str | Path, train: int, val: int, side: int = 64, seed: int = 0) -> Path:
-    """Write a small set for segmentation: images of shapes, each with a mask of classes.
+    """Write a small segmentation dataset: images of shapes, each with a mask of classes.
 
     Class 1 is the ground, 2 to 4 are the shapes; 0, which means unlabelled, does not occur.
     """

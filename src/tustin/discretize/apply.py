@@ -16,16 +16,16 @@ def discretize(
 ) -> tuple[Tensor, ...]:
     """(Ā, B̄) of h' = Ah + Bu with diagonal A: the recurrence is h_k = Ā_k·h_{k−1} + B̄_k·u_k.
 
-    Two forms, told apart by the step:
+    There are two forms. The shape of the step selects one:
 
-    - `delta` a number or a tensor of steps that broadcasts against A, B elementwise (all of them do);
+    - `delta` is a number or a tensor of steps; `delta`, A and B broadcast against each other;
     - `delta` (batch, D, L) and A (D, N) as in `selective_scan`, with B constant (D, N), per token (batch, N, L) or
-      grouped (batch, G, N, L); Ā and B̄ are (batch, D, L, N). That is large: `selective_scan` never forms them.
+      grouped (batch, G, N, L); Ā and B̄ are (batch, D, L, N). They are large; `selective_scan` never computes them.
 
     A rule that weighs p input samples returns p matrices after Ā, newest first:
-    h_k = Ā_k·h_{k−1} + Σ_j B̄_{j,k}·u_{k−j}. One whose weights depend on the step before takes it to be as long in the
-    first form, and finds it in `delta` in the second. `mix` is the λ of a rule that has one: a number, or a tensor like
-    `delta`; ½ if not given.
+    h_k = Ā_k·h_{k−1} + Σ_j B̄_{j,k}·u_{k−j}. If the weights depend on the previous step, the first form assumes that it
+    has the same length, and the second form finds it in `delta`. `mix` is the λ of a rule that has one: a number, or a
+    tensor like `delta`; ½ if not given.
     """
     rule = get_discretization(discretization)
     check_mix("discretize", rule, mix)

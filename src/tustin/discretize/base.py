@@ -34,8 +34,7 @@ RATIO = 10.0
 class Discretization:
     """A discretization rule and the facts it declares about itself.
 
-    The facts are data: the tables, the documentation and the tests read them, and `register` refuses a rule
-    for which one of them is false.
+    The facts are data for tables, documentation and tests. `register` refuses a rule if one of its facts is false.
     """
 
     name: str

@@ -27,7 +27,7 @@ _SERIES_TERMS = 26  # 2^26/26! < 2^-60: the series is exact to the last bit of a
 def phi(k: int, z: Tensor) -> Tensor:
     """φ_k(z), elementwise; differentiable any number of times.
 
-    It is evaluated in float64 and rounded once, so a narrower dtype is accurate to about the last bit.
+    It is computed in float64 and rounded once, so results in a smaller dtype are accurate to about the last bit.
     `compact.py` has the form for graphs that run elsewhere.
     """
     if k < 0:

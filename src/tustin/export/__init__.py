@@ -30,11 +30,12 @@ def export(
     Args:
         model: A classifier or a segmenter, as `tustin.load` returns it.
         path: The file.
-        to: "onnx", for onnxruntime and what else reads ONNX, or "torch", a .pt2 for `torch.export.load`.
-        dynamic_size: Take images of any size; otherwise of the size that the model is made for. Any number of them.
-        check: Run the file and raise an error unless its results are the model's.
+        to: "onnx", for onnxruntime and other ONNX runtimes, or "torch", a .pt2 for `torch.export.load`.
+        dynamic_size: Accept images of any size; otherwise only the size that the model is made for. The batch size is
+            free.
+        check: Run the exported model and raise an error if its results differ from the model's.
         trained_with: The settings of the training by their dotted names, `tustin.models.describe(path)["metadata"]
-            ["config"]`. Of a segmenter they say how an image is resized, and go into the metadata.
+            ["config"]`. For a segmenter they say how an image is resized, and are stored in the metadata.
     """
     from ..support.names import unknown
 

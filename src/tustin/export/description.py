@@ -36,7 +36,7 @@ def prepared(model: nn.Module) -> Any:
 def describe_for_export(
     model: Any, dynamic_size: bool, trained_with: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The facts that a program needs which runs the file: how to prepare an image, and what the results mean."""
+    """The facts that a program needs to run the file: how to prepare an image, and what the results mean."""
     about = getattr(model, "pretrained_cfg", {})
     names = about.get("label_names")
     data = resolve_model_data_config(getattr(model, "vim", model))

@@ -20,7 +20,7 @@ OLDEST = (7, 0)
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU, or the CPU where Triton's interpreter stands in for one."""
+    """A GPU, or the CPU with Triton's interpreter instead of a GPU."""
 
     device: torch.device
     name: str
@@ -38,12 +38,12 @@ class Device:
         return torch.get_device_module(self.device)
 
     def synchronize(self) -> None:
-        """Wait until all is done that was asked of it."""
+        """Wait until the device has finished all work."""
         if self.is_gpu:
             self.module.synchronize(self.device)
 
     def forget(self) -> None:
-        """Give memory back that nobody uses, so that the next check finds it."""
+        """Free unused memory, so that the next check can use it."""
         if self.is_gpu:
             self.module.empty_cache()
 

@@ -25,10 +25,10 @@ class ChecksFailed(RuntimeError):
 
 
 def run(plan: Plan, device: Device, file: Path, progress: Report) -> dict[str, Any]:
-    """Carry out every check, and write what was found: after each, because a GPU can take the process down with it.
+    """Run every check. Write the results after each check, because an error on the GPU can end the process.
 
     Returns:
-        What the file holds in the end.
+        The final content of the file.
     """
     waiting: list[Check] = [*scans.checks(plan, device), *whole.checks(plan, device), *speed.checks(plan, device)]
     done: list[Outcome] = []

@@ -44,12 +44,12 @@ class Detector(GeneralizedRCNN):  # type: ignore[misc]
     for each image a dict of boxes, labels, scores and masks (n, 1, height, width) from 0 to 1, best first.
 
     Args:
-        vim: The backbone, whose head is dropped. Its image size is what the shorter side is resized to in evaluation.
-        category_ids: The number that the data give each class; label i is the class of the i-th, counted from 1.
-        channels: Of all maps and convolutions.
+        vim: The backbone; its head is removed. In evaluation the shorter side of an image is resized to its image size.
+        category_ids: The id of each class in the dataset; label i, counted from 1, is the i-th.
+        channels: Width of all maps and convolutions.
         hidden: Width of the linear layer of a stage.
-        proposals: Boxes that the first stage sees of an image.
-        samples: How many of them it is trained on.
+        proposals: Proposed boxes per image that the first stage classifies.
+        samples: Proposed boxes per image that it is trained on.
     """
 
     task = "detection"
@@ -107,17 +107,17 @@ class Detector(GeneralizedRCNN):  # type: ignore[misc]
 
     @property
     def pretrained_cfg(self) -> Any:
-        """How images are prepared and what the classes are called, as timm's models say it."""
+        """Image preparation and class names, as in timm's models."""
         return self.vim.pretrained_cfg
 
     def forward(self, images: Sequence[Tensor], targets: Sequence[dict[str, Tensor]] | None = None) -> Any:
-        """In evaluation one image at a time: what a batch would pad it with, the scans would see."""
+        """In evaluation one image at a time, because the padding of a batch would change the scans."""
         if self.training:
             return super().forward(list(images), None if targets is None else list(targets))
         return [{name: part for name, part in one.items() if name != "proposals"} for one in self.detect(images)]
 
     def detect(self, images: Sequence[Tensor]) -> list[dict[str, Tensor]]:
-        """What `forward` finds in evaluation, and beside it the "proposals" (n, 4) that it was found among."""
+        """The result of `forward` in evaluation, and the "proposals" (n, 4)."""
         found: list[dict[str, Tensor]] = []
         for image in images:
             prepared, _ = self.transform([image])

@@ -55,7 +55,7 @@ class LayerSteps:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` has found; `str` of it is a table, `as_facts` plain values."""
+    """The result of `diagnose`; `str` gives a table, `as_facts` plain values."""
 
     discretization: str
     stable: tuple[float, float]
@@ -86,11 +86,11 @@ class Diagnosis:
 
 @torch.no_grad()
 def diagnose(model: nn.Module, batch: Tensor) -> Diagnosis:
-    """Run the model on a batch; find the first tensor that is not finite, and the layers whose steps are unstable.
+    """Run the model on a batch. Find the first tensor that is not finite, and the layers whose steps are unstable.
 
-    Tensors are checked in the order of use: the batch, then of each module its parameters, what
-    it computes inside (of a mixer: x, gate, u, Δ, A, B, C and y of either direction) and its output. Slower than a
-    forward pass; the model, its mode and its gradients stay as they are.
+    Tensors are checked in the order of use: the batch, and then for each module its parameters, its intermediate
+    results (in a mixer: x, gate, u, Δ, A, B, C and y of both directions) and its output. This is slower than a forward
+    pass. The model, its mode and its gradients do not change.
     """
     model = plain_model(model)
     rule = get_discretization(model.config["discretization"])

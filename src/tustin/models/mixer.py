@@ -34,8 +34,8 @@ class Mixer(nn.Module):
         out_proj((y_forward + y_backward) / 2 · silu(gate))
 
     A rule that has a λ (`exptrap`) learns it: λ = sigmoid(low-rank projection of u), ½ everywhere at the start.
-    With `state=False`, a control for experiments, y = D·u: the convolution is then all that joins tokens.
-    Everything is channel-last and no tensor is flipped: convolution and scan take views and walk in either direction.
+    With `state=False`, a control for experiments, y = D·u: then only the convolution mixes tokens.
+    Everything is channel-last and no tensor is flipped: convolution and scan read views in both directions.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Mixer(nn.Module):
         return y
 
     def scan_arguments(self, x: Tensor, reverse: bool) -> dict[str, Any]:
-        """What a direction hands to `selective_scan`, given the first half of in_proj's output (batch, d_inner, L)."""
+        """What one direction gives to `selective_scan`, from the first half of in_proj's output (batch, d_inner, L)."""
         if reverse:
             conv1d, x_proj, dt_proj, A_log, D = self.conv1d_b, self.x_proj_b, self.dt_proj_b, self.A_b_log, self.D_b
             mix_proj = self.mix_proj_b

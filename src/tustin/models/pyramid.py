@@ -28,10 +28,9 @@ STRIDES = (4, 8, 16, 32)
 class FeaturePyramid(nn.Module):
     """Images (batch, channels, height, width) of any size → four maps (batch, d, h, w), the finest first.
 
-    An image is filled up with zeros, right and below, until it has a whole number of patches. Where patches overlap it
-    gets a margin all around, so that the middle of a patch is the middle of the pixels which its place on the map
-    stands for. So the finest map has height/4 x width/4 places, rounded up to whole patches, and begins where the image
-    does.
+    An image is padded with zeros on the right and below to a whole number of patches. If patches overlap, a margin is
+    added on all sides, so that each position on a map belongs to the pixels in the middle of its patch. So the finest
+    map has height/4 x width/4 positions, rounded up to whole patches, and starts where the image starts.
     """
 
     def __init__(self, vim: VisionMamba) -> None:

@@ -27,12 +27,12 @@ CLASSES_AT_ONCE = 16
 class Segmenter(nn.Module):
     """Images (batch, channels, height, width) of any size → logits (batch, classes, height, width).
 
-    In training it returns a pair: these, and those of the auxiliary head.
+    In training it returns a pair: these logits, and those of the auxiliary head.
 
     Args:
-        vim: The backbone, whose head is dropped. Its image size is the side of training crops and of sliding windows.
-        num_classes: Classes of a pixel.
-        channels: Width of both heads; that of a token if not given.
+        vim: The backbone; its head is removed. Its image size is the side of training crops and of sliding windows.
+        num_classes: Number of classes.
+        channels: Width of both heads; default: the width of a token.
     """
 
     task = "segmentation"
@@ -59,7 +59,7 @@ class Segmenter(nn.Module):
 
     @property
     def pretrained_cfg(self) -> dict[str, Any]:
-        """How images are prepared and what the classes are called, as timm's models say it."""
+        """Image preparation and class names, as in timm's models."""
         vim: Any = self.vim
         about: dict[str, Any] = vim.pretrained_cfg
         return about
@@ -80,12 +80,12 @@ class Segmenter(nn.Module):
     def segment(
         self, image: Tensor, size: tuple[int, int], window: int | None = None, stride: int | None = None
     ) -> Tensor:
-        """The class of every pixel (height, width) of one image (channels, h, w), for another `size` of it.
+        """The class of every pixel (height, width) of one image (channels, h, w), at the given `size`.
 
         Args:
             image: The image, prepared as the model expects it.
             size: Height and width of the result, to which the logits are resampled before the largest is chosen.
-            window: Side of a sliding window; by default the image is seen as a whole.
+            window: Side of a sliding window; default: the whole image at once.
             stride: Pixels between windows.
         """
         side = max(image.shape[-2:]) if window is None else window

@@ -31,7 +31,7 @@ def split_middle(tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def resample_pos_embed(pos_embed: Tensor, old_grid: tuple[int, int], new_grid: tuple[int, int]) -> Tensor:
-    """Position embeddings (1, h·w + 1, d) of one grid of patches, for another, with the class token's in the middle.
+    """Resample position embeddings (1, h·w + 1, d) to another grid of patches; the class token stays in the middle.
 
     The grids are (height, width) in patches and need not be square. Bicubic with antialiasing, in at least float32.
     """

@@ -34,28 +34,30 @@ class VisionMamba(nn.Module):
     """An image classifier made of bidirectional state-space mixers, with the class token in the middle.
 
     Args:
-        img_size: Size the position embedding is made for, a number or (height, width).
+        img_size: Image size of the position embedding, a number or (height, width).
         patch_size: Side of a patch.
-        stride: Distance between patches; the patch size if not given, less makes them overlap.
+        stride: Distance between patches; default: the patch size. With less they overlap.
         in_chans: Channels of an image.
-        num_classes: Classes; 0 for no head.
+        num_classes: Number of classes; 0 for no head.
         global_pool: What the head reads: "token", "avg" (mean of the patches) or "" (every token).
         embed_dim: Width d of a token.
         depth: Number of blocks.
         d_state: States N of a channel.
-        discretization: Name of the rule, see `tustin.DISCRETIZATIONS`. It is part of the model: trained weights
-            need theirs.
-        dt_init_backward: Start of the backward direction's step: "vim" as in the official code, where it is about 0.7,
-            "mamba", from 0.001 to 0.1, or "long", ten times that.
-        dt_init_forward: The same of the forward direction, where the official code has "mamba".
-        d_conv: Tokens under the short convolution; 1 leaves the scan alone to join tokens.
-        conv_dilation: Distance of these tokens, for a model that is shown images more finely than it was trained with.
-        delta_scale: Factor of every step Δ, for the same purpose: a quarter where there are four times as many tokens.
-        state: False removes the scan's state, y = D·u: a control that tells what the state is worth.
+        discretization: Name of the rule, see `tustin.DISCRETIZATIONS`. It is part of the model: trained
+            weights need the rule of their training.
+        dt_init_backward: Initial step of the backward direction: "vim" as in the official code (about 0.7), "mamba"
+            (from 0.001 to 0.1) or "long" (ten times that).
+        dt_init_forward: The same for the forward direction; the official code uses "mamba".
+        d_conv: Width of the short convolution in tokens; with 1 only the scan mixes tokens.
+        conv_dilation: Distance of these tokens, for images that are sampled more finely than in training.
+        delta_scale: Factor of every step Δ, for the same purpose: 0.25 for four times as many tokens.
+        state: False removes the scan's state, y = D·u: a control that measures what the state is worth.
         drop_rate: Dropout before the head.
         drop_path_rate: Stochastic depth of the last block; it grows linearly from 0 at the first.
-        dynamic_img_size: Take images of any size, resampling the position embedding; otherwise refuse other sizes.
-        backend: Of the scan, see `tustin.selective_scan`. Not part of `config`: how to compute is not what.
+        dynamic_img_size: Accept images of any size by resampling the position embedding; otherwise other sizes are
+            errors.
+        backend: Backend of the scan, see `tustin.selective_scan`. Not part of `config`, because it does not change the
+            model.
 
     `config` holds these arguments as plain values: `VisionMamba(**model.config)` builds the model again.
     """
@@ -165,12 +167,13 @@ class VisionMamba(nn.Module):
 
         Args:
             x: Images.
-            indices: Numbers of the blocks; a number n for the last n; all if not given.
-            return_prefix_tokens: Pair each with its class token (batch, 1, d), timm's prefix.
+            indices: Indices of the blocks, or a number n for the last n blocks; default: all.
+            return_prefix_tokens: Return each with its class token (batch, 1, d), which timm calls prefix.
             norm: Pass them through the last norm.
             stop_early: Do not run the blocks after the last chosen one.
             output_fmt: "NCHW" for maps (batch, d, h, w), "NLC" for sequences (batch, h·w, d).
-            intermediates_only: Return them alone; otherwise the result of `forward_features` first, then them.
+            intermediates_only: Return only the intermediates; otherwise the result of `forward_features` and the
+                intermediates.
             output_dict: Return a dict, "image_features" and "image_intermediates".
         """
         if output_fmt not in ("NCHW", "NLC"):
@@ -208,7 +211,7 @@ class VisionMamba(nn.Module):
         return self.head
 
     def reset_classifier(self, num_classes: Classes, global_pool: str | None = None) -> None:
-        """A fresh head for `num_classes`, or none for 0; optionally another pooling."""
+        """A new head for `num_classes`, or none for 0; optionally with another pooling."""
         check(VisionMamba.reset_classifier, {"num_classes": num_classes})
         if global_pool is not None:
             if global_pool not in POOLS:
@@ -225,16 +228,16 @@ class VisionMamba(nn.Module):
         self.head.train(self.training)
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Keep only what goes into each block and compute the rest again in the backward pass."""
+        """Store only the inputs of the blocks, and compute the rest again in the backward pass."""
         self.grad_checkpointing = enable
 
     def no_weight_decay(self) -> set[str]:
-        """Parameters that weight decay would pull away from what they mean: A, D, biases, norms, embeddings."""
+        """Parameters without weight decay: A, D, biases, norms, embeddings."""
         kept = ("pos_embed", "cls_token", "A_log", "A_b_log")
         return {name for name, p in self.named_parameters() if p.ndim <= 1 or name.endswith(kept)}
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
-        """Which parameters lie at which depth, for layer-wise learning rates."""
+        """The depth of each parameter, for layer-wise learning rates."""
         return {
             "stem": r"^cls_token|^pos_embed|^patch_embed",
             "blocks": [(r"^layers\.(\d+)", None), (r"^norm_f", (99999,))],

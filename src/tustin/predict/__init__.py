@@ -21,7 +21,7 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".ti
 
 @dataclass(frozen=True)
 class Wishes:
-    """How to predict; each task reads what it is about."""
+    """Options of a prediction; each task reads those that concern it."""
 
     checkpoint: Path
     """Of the model, for messages."""
@@ -82,8 +82,8 @@ def find_images(given: Sequence[Path]) -> list[Path]:
 def names_for(paths: Sequence[Path], out: Path, endings: Sequence[str]) -> list[str]:
     """A unique file name in `out` for the results of each image, without an ending.
 
-    It is the name of the image; images of the same name get a number. The names differ also on file systems that
-    ignore case, and with any of `endings` none is the file of an image.
+    It is the name of the image; images of the same name get a number. The names also differ on file systems that
+    ignore case. With any of `endings`, no name is that of an input image.
     """
     stems = Counter(path.stem.casefold() for path in paths)
     read = {path.resolve() for path in paths}

@@ -38,12 +38,12 @@ def save_for_hub(
     study: str | Path | None = None,
     license: str | None = None,
 ) -> list[Path]:
-    """Write what `push_to_hub` uploads into a folder, to look at or to keep, and return the files.
+    """Write the files that `push_to_hub` would upload into a folder, and return them.
 
     Args:
-        source: Folder of a run, a checkpoint, or a model. Only the first two know data, metrics and settings.
+        source: Folder of a run, a checkpoint, or a model. Only the first two contain data, metrics and settings.
         folder: Where to write; created if it does not exist.
-        name: Name of the repository, as the card has it, `owner/name`.
+        name: Name of the repository on the model card, `owner/name`.
         study: Folder of the study that the run belongs to; by default the one that contains the run, if any.
         license: Licence of the weights by its name on the hub, such as "apache-2.0".
     """
@@ -81,15 +81,15 @@ def push_to_hub(
     """Upload a model to the Hugging Face hub and return its address; `tustin.load("hf-hub:owner/name")` reads it.
 
     Args:
-        source: Folder of a run, a checkpoint, or a model. Only the first two know data, metrics and settings.
+        source: Folder of a run, a checkpoint, or a model. Only the first two contain data, metrics and settings.
         repository: `owner/name`; created if it does not exist.
         study: Folder of the study that the run belongs to; by default the one that contains the run, if any.
         license: Licence of the weights by its name on the hub, such as "apache-2.0".
-        private: Make a new repository one that others cannot see.
+        private: Create the repository as private.
         revision: Branch to write to; by default "main".
         create_pr: Open a pull request instead.
         commit_message: First line of the commit.
-        token: Of your account; by default the one that `hf auth login` has kept.
+        token: Token of your account; default: the one that `hf auth login` stored.
     """
     from huggingface_hub import HfApi
 

@@ -98,7 +98,7 @@ def _has(value: object, kinds: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Plan(_Record):
-    """What a study compares, and how its result is judged."""
+    """What a study compares, and by which criteria."""
 
     _younger = frozenset({"control"})
 

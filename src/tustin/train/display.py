@@ -28,7 +28,7 @@ class Display:
         pass
 
     def update(self, step: int, updates: int, place: str) -> None:
-        """After an update: how many are done, of how many, and for people the same with the loss."""
+        """After an update: the number of updates so far, their total, and a text with both and the loss."""
 
     def epoch(self, record: dict[str, Any], place: str) -> None:
         """After an evaluation or an epoch, with its record."""

@@ -40,7 +40,7 @@ SIZES = ("parameters", "training_samples", "held_out_samples", "classes", "updat
 
 
 class Diverged(RuntimeError):
-    """The loss or a weight is not a finite number; `diagnosis` says where it went wrong, if a batch was at hand."""
+    """The loss or a weight is not finite; `diagnosis` says where, if a batch was available."""
 
     def __init__(self, message: str, diagnosis: Diagnosis | None = None) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class Diverged(RuntimeError):
 
 
 class Trainer:
-    """One run: `run` trains from where `restore` left it, or from the start, to the end."""
+    """One run: `run` trains to the end, from the state that `restore` read or from the start."""
 
     def __init__(self, config: Config, task: Task, accelerator: Accelerator, folder: RunFolder) -> None:
         self.config, self.task, self.accelerator, self.folder = config, task, accelerator, folder
@@ -250,7 +250,7 @@ class Trainer:
             self.best_digest = digest(self.folder / BEST)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `save` wrote, and write again what a kill may have kept it from writing."""
+        """Continue from what `save` wrote, and write the files that a kill may have prevented."""
         try:
             self.plain_model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])

@@ -28,10 +28,10 @@ def evaluate_checkpoint(
     settings: Mapping[str, Any] | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Metrics of a checkpoint on the held-out half of the data, by default those that it was trained on.
+    """Metrics of a checkpoint on held-out data; by default on the dataset of its training.
 
-    `settings` are on top of those that it was trained with, such as {"segmentation.window": "slide"}, and
-    `arguments` on top of the model's own, such as {"delta_scale": 0.25}.
+    `settings` replace settings of the training, such as {"segmentation.window": "slide"}; `arguments` replace
+    arguments of the model, such as {"delta_scale": 0.25}.
     """
     told, arguments = describe(path), dict(arguments or {})
     if "stride" in arguments and told["task"] != VisionMamba.task:

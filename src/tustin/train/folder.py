@@ -82,7 +82,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only process that writes here. The system ends the lock with the process, however that ends."""
+        """Lock the folder for other processes. The system releases the lock when the process ends, however it ends."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             handle = os.open(self / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
@@ -137,7 +137,7 @@ class RunFolder:
         write_text(self / METRICS, "".join(json.dumps(record) + "\n" for record in records))
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """A record an epoch, as far as they are written; ValueError names a file that holds anything else."""
+        """One record per epoch, as far as they are written; ValueError names a file that holds anything else."""
         path = self / METRICS
         if not path.exists():
             return []
@@ -160,7 +160,7 @@ class RunFolder:
         write_text(self / SUMMARY, json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
 
     def clear(self) -> None:
-        """Forget an earlier run: first that it is complete, then that it can continue."""
+        """Delete an earlier run: first its summary, then the state to continue from."""
         for name in (SUMMARY, TRAINING, METRICS, LAST, BEST, EMA, CURVES):
             (self / name).unlink(missing_ok=True)
 

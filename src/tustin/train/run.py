@@ -29,10 +29,10 @@ THREADS_PER_CORE = 8
 
 
 def train(config: Config, task: Task | None = None, display: Display | None = None) -> dict[str, Any]:
-    """Train as `config` says, or continue what its output folder holds, and return what summary.json says.
+    """Train as `config` says, or continue the run in its output folder. Return the content of summary.json.
 
     A run that is complete is not repeated: its summary is returned. `Interrupted` means that a signal stopped it after
-    saving; `Diverged` that it cannot go on.
+    saving. `Diverged` means that it cannot continue.
     """
     if config.out is None:
         raise ValueError("out is missing: it must name the output folder")

@@ -35,12 +35,12 @@ def save(
     class_names: Sequence[str] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a model to one safetensors file, from which `load` builds it again. The same model gives the same bytes.
+    """Write a model to one safetensors file, from which `load` builds it again. Equal models give equal bytes.
 
     Args:
         model: A VisionMamba or a model built on one; compiled and distributed wrappers are removed.
         path: The file to write; an existing file is replaced atomically.
-        class_names: A name for each class; by default those the model was loaded with.
+        class_names: A name for each class; default: the names that the model was loaded with.
         metadata: Further plain values to store in the file, such as the epoch, the accuracy or the recipe.
     """
     plain = unwrapped(model)
@@ -81,10 +81,11 @@ def load(path: str | Path, *, allow_other_discretization: bool = False, **overri
     """Build the model that a file of `save` holds, in evaluation mode: a VisionMamba, or the model of another task.
 
     Args:
-        path: The file; a folder with one, as of a run; or a repository of the Hugging Face hub, "hf-hub:owner/name".
+        path: The file; a folder that contains one, such as a run; or a repository of the Hugging Face hub,
+            "hf-hub:owner/name".
         allow_other_discretization: Accept a `discretization=` other than the one the weights were trained with.
-        overrides: Arguments of VisionMamba that replace those in the file: `backend`, `drop_path_rate`, or for
-            classification also `img_size`, or `num_classes`, for which the head starts anew.
+        overrides: Arguments of VisionMamba that replace those in the file: `backend`, `drop_path_rate`, and for
+            classification also `img_size` and `num_classes`, which gives a new head.
     """
     weights = read(download(str(path)) if str(path).startswith(PREFIX) else path)
     told = _description_of(weights)
@@ -120,8 +121,8 @@ def load_checkpoint(
     """Put the weights of a file into a Vision Mamba: one of ours, an official one, or a bare state dict.
 
     Every name and shape must fit. Only three things are adapted, and the report says so: position embeddings are
-    resampled to the model's grid, a head for another number of classes starts anew (with a warning), and the patch
-    embedding follows the number of channels. Of a segmenter or detector, the weights of its Vision Mamba are taken.
+    resampled to the model's grid, a head for another number of classes is new (with a warning), and the patch
+    embedding is adapted to the number of channels. From a segmenter or detector, only the Vision Mamba is loaded.
 
     Args:
         model: A VisionMamba.
@@ -129,9 +130,10 @@ def load_checkpoint(
             `owner/name`, also with a revision, `owner/name@v1`.
         filename: Which file of the repository; by default that of the model's `pretrained_cfg`, or the only one.
         entry: Which entry of a PyTorch file, such as "model_ema"; by default "model", "state_dict" and so on.
-        grid: (height, width) in patches of the file's position embedding, where it is not square and does not say.
+        grid: (height, width) in patches of the file's position embedding, if it is not square and the file does not
+            say.
         allow_other_discretization: Accept weights that were trained with another rule than the model's.
-        cache_dir: Where downloads are kept; by default where the Hugging Face hub keeps them.
+        cache_dir: Folder for downloads; default: that of the Hugging Face hub.
     """
     model = plain_model(model)
     if is_repository(source):
@@ -141,7 +143,7 @@ def load_checkpoint(
 
 
 def describe(path: str | Path) -> dict[str, Any]:
-    """What a file of `save` says of itself: task, architecture, discretization, config, data, class_names, metadata."""
+    """The description in a file of `save`: task, architecture, discretization, config, data, class_names, metadata."""
     return _description_of(read(download(str(path)) if str(path).startswith(PREFIX) else path))
 
 

@@ -24,18 +24,19 @@ def causal_conv(
     reverse: bool = False,
     backend: str = "auto",
 ) -> Tensor:
-    """Convolve each channel with its own short filter, looking back only, then apply SiLU.
+    """Convolve each channel with its own short causal filter, then apply SiLU.
 
         out_k = silu(bias + Σ_j weight_j · x_{k−K+1+j})        j = 0 … K−1, and zeros before the first token
 
     Args:
         x: Input, (batch, D, L), of any strides.
-        weight: One filter per channel, (D, K); its last entry meets the current token.
+        weight: One filter per channel, (D, K); its last entry multiplies the current token.
         bias: Added before the SiLU, (D,).
         silu: Apply the SiLU.
-        reverse: Look ahead instead of back: the same as flipping x in time, and the output again.
+        reverse: Use the following tokens instead of the previous ones: the same as flipping x in time, and then the
+            output.
         backend: "auto", "native" (CPU), "triton" (GPU) or "reference". Under the transforms of `torch.func` and in
-            forward-mode differentiation the reference stands in for a fused one.
+            forward-mode differentiation the reference replaces a fused backend.
 
     Returns:
         The output, (batch, D, L) in the dtype of x. Inside, everything is float32, or float64 if an argument is.

@@ -29,7 +29,7 @@ def gated_mean(a: Tensor, b: Tensor, gate: Tensor, *, backend: str = "auto") -> 
         b: As a.
         gate: As a.
         backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run. Under the transforms of
-            `torch.func` and in forward-mode differentiation the reference stands in for it.
+            `torch.func` and in forward-mode differentiation the reference replaces it.
 
     Returns:
         The same shape and dtype. "native" computes in float32, or float64 if that is the dtype, and rounds once.
@@ -55,7 +55,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, *, backend: str = "auto") ->
         weight: (D,).
         eps: Added to the mean of the squares.
         backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run. Under the transforms of
-            `torch.func` and in forward-mode differentiation the reference stands in for it.
+            `torch.func` and in forward-mode differentiation the reference replaces it.
 
     Returns:
         The shape of x, in the dtype of the weight. Inside, everything is float32, or float64 if an argument is.

@@ -76,7 +76,7 @@ def selective_scan(
     """Run the state-space recurrence along the last dimension, with the discretization of your choice.
 
         Δ = softplus(delta + delta_bias)                       (each if requested)
-        h_k = α(Δ_k A)·h_{k−1} + β(Δ_k, Δ_k A)·B_k u_k         α and β are the rule's; one β for each of its samples
+        h_k = α(Δ_k A)·h_{k−1} + β(Δ_k, Δ_k A)·B_k u_k         α and β: of the rule; one β for each of its samples
         out_k = (C_k·h_k + D u_k) · silu(z_k)
 
     The positional arguments, their shapes and the default rule are those of Mamba's `selective_scan_fn`.
@@ -95,10 +95,10 @@ def selective_scan(
         discretization: Name of a registered discretization, or a `Discretization`.
         reverse: Scan from the last token to the first; the "last" state is then the one at token 0.
         backend: "auto", or one of `BACKENDS` by name. Under the transforms of `torch.func` and in forward-mode
-            differentiation the reference runs instead of a fused backend: as exact, but slower.
+            differentiation the reference runs instead of a fused backend; it is equally exact, but slower.
         initial_state: State before the first token, (batch, D, N); zero if not given. For a rule of p > 1 input
             samples (batch, D, N, p): the state, then the p−1 newest products B u; for `true_hoh` a fourth part is the
-            step before. The last state has the same shape.
+            previous step. The last state has the same shape.
         mix: λ between 0 and 1 of a rule that has one (`exptrap`): (batch, D, L), or a number; ½ if not given.
 
     Returns:

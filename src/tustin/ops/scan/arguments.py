@@ -83,7 +83,7 @@ _values_checked = os.environ.get("TUSTIN_CHECK_VALUES", "0") not in ("", "0")
 
 @contextmanager
 def check_values(enabled: bool = True) -> Iterator[None]:
-    """Inside this block `selective_scan` refuses tensors that hold a NaN or an infinity, and says where.
+    """Inside this block `selective_scan` raises an error if a tensor has a NaN or an infinity, and says where.
 
     Reading every value costs time, so it is off by default; TUSTIN_CHECK_VALUES=1 turns it on for a whole program.
     """

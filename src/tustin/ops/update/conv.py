@@ -28,19 +28,19 @@ def causal_conv_update(
     silu: bool = True,
     backend: str = "auto",
 ) -> Tensor:
-    """Convolve the next tokens of a sequence of which `state` holds the newest samples, and put theirs in its place.
+    """Convolve the next tokens of a sequence, and update `state`, which holds the newest samples.
 
         out_k = silu(bias + Σ_j weight_j · x_{k−K+1+j})        j = 0 … K−1, and samples of the state before the first
         state ← the newest S samples of state and x
 
-    It is `causal_conv` of the sequence so far, of which only the outputs of the new tokens are computed. On the CPU
-    both give the same bits where the state is kept in the dtype of x.
+    This is `causal_conv` of the sequence so far, with only the outputs of the new tokens. On the CPU both give the same
+    bits if the state has the dtype of x.
 
     Args:
         x: The next token, (batch, D), or the next tokens, (batch, D, L).
         state: The newest samples, oldest first, (batch, D, S) with S of at least K−1; zeros before the first token. It
             is overwritten. Of any dtype and strides.
-        weight: One filter per channel, (D, K); its last entry meets the current token.
+        weight: One filter per channel, (D, K); its last entry multiplies the current token.
         bias: Added before the SiLU, (D,).
         silu: Apply the SiLU.
         backend: "auto", "native" (CPU), "triton" (GPU) or "reference".
@@ -48,7 +48,7 @@ def causal_conv_update(
     Returns:
         The output, shaped as x and in its dtype. Inside, everything is float32, or float64 if an argument is.
 
-    Where a gradient is needed, and under the transforms of `torch.func`, it is computed by the reference.
+    If a gradient is needed, and under the transforms of `torch.func`, the reference computes the result.
     """
     _check(x, state, weight, bias, silu)
     chosen = choose(_OPERATOR, backend, x.device)

@@ -40,17 +40,17 @@ def selective_state_update(
 ) -> Tensor:
     """Advance the state by one token, in place, and return the output of that token.
 
-        Δ = softplus(delta + delta_bias)                       (each where asked for)
+        Δ = softplus(delta + delta_bias)                       (each if requested)
         state ← α(Δ A)·state + β(Δ, Δ A)·B u                   α and β are the rule's
         out = (C·state + D u) · silu(z)
 
-    It is `selective_scan` of one token with its state written back, so a scan of some tokens followed by updates is the
-    scan of all of them. On the CPU the two give the same bits where the state is kept in float32
-    and the rule reads one sample; a rule of two finds B u of the token before rounded in its state.
+    This is `selective_scan` of one token with its state written back. So a scan of some tokens followed by updates
+    equals the scan of all tokens. On the CPU both give the same bits if the state is float32 and the rule reads one
+    sample. A rule of two samples reads B u of the previous token from the state, where it is rounded.
 
     Args:
         state: The state, (batch, D, N); for a rule of p > 1 input samples (batch, D, N, p), as `selective_scan` returns
-            it. It is overwritten. Of any dtype and strides, but fastest contiguous and in float32.
+            it. It is overwritten. Any dtype and strides are allowed; contiguous float32 is fastest.
         u: Input, (batch, D).
         delta: Step sizes, (batch, D).
         A: Diagonal of the state matrix, (D, N), real.
@@ -67,7 +67,7 @@ def selective_state_update(
     Returns:
         The output, (batch, D) in the dtype of u. Inside, everything is float32, or float64 if an argument is.
 
-    Where a gradient is needed, and under the transforms of `torch.func`, it is computed by `selective_scan`, and the
+    If a gradient is needed, and under the transforms of `torch.func`, `selective_scan` computes the result, and the
     state is copied.
     """
     rule = get_discretization(discretization)

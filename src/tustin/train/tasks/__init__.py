@@ -44,7 +44,7 @@ class TaskKind:
 
     @property
     def primary(self) -> Metric:
-        """The metric that picks the best epoch."""
+        """The metric that selects the best epoch."""
         metric: Metric = self.task.primary
         return metric
 

@@ -26,11 +26,11 @@ Scale: TypeAlias = Annotated[float, Range(0, 100, above=True)]
 
 
 class Task(Protocol):
-    """Data, a model, a loss and how it is measured."""
+    """The dataset, model, loss and evaluation of a run."""
 
     @property
     def primary(self) -> Metric:
-        """The metric that picks the best epoch."""
+        """The metric that selects the best epoch."""
 
     @property
     def model(self) -> nn.Module: ...
@@ -42,23 +42,23 @@ class Task(Protocol):
     def evaluation(self) -> Evaluation: ...
 
     def notes(self) -> Iterable[str]:
-        """What a person should see of the data before the training begins, a line each."""
+        """Lines about the data, to print before the training begins."""
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """The parts of the mean loss of a training batch, which is their sum; `model` is the task's, perhaps wrapped.
+        """The parts of the mean loss of a batch, whose sum is the loss; `model` is the task's, perhaps wrapped.
 
         A run records each of them by its name, if there are several.
         """
 
     def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
-        """Where the model goes wrong on this batch, and whether its steps are stable."""
+        """The first tensor of the model that is not finite on this batch, and whether its steps are stable."""
 
     def save(self, model: nn.Module, path: Path, metadata: Mapping[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a model is measured: the held-out data, how it predicts, and the meter that adds up the metrics."""
+    """How a model is evaluated: the held-out data, the prediction, and the meter that computes the metrics."""
 
     data: BatchSource
     classes: list[str]
@@ -88,7 +88,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A kind of data and the settings that it reads; any other setting is refused, because it would have no effect."""
+    """A dataset and the settings that it reads; any other setting is an error, because it would have no effect."""
 
     open: Callable[[DataConfig, bool], Any]
     """The half for training or the other, of the settings `data.*`."""
