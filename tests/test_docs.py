@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 import re
+import tomllib
 import warnings
 from collections.abc import Iterator
 from itertools import pairwise, takewhile
@@ -117,6 +118,13 @@ def test_math_and_phi_switch_forms_at_the_same_point() -> None:
     assert len(switch) == 2
     for condition in switch:
         assert condition in (ROOT / "docs" / "math.md").read_text(encoding="utf-8")
+
+
+def test_the_site_goes_from_installing_to_contributing() -> None:
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))
+    titles = [title for entry in settings["project"]["nav"] for title in entry]
+    first = ["Home", "Install", "Quick start", "Existing models", "Rules", "Training", "Studies", "Results", "Speed"]
+    assert titles == [*first, "GPUs", "Mathematics", "Paper", "Contributing", "Reference"]
 
 
 def test_one_version_everywhere() -> None:

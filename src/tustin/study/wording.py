@@ -67,7 +67,7 @@ def _conclusions(analysis: Analysis) -> Iterator[str]:
     yield from _about_the_state(analysis)
     if open_ones := by_verdict[Verdict.OPEN]:
         names = _joined([comparison.discretization for comparison in open_ones])
-        yield f"About {names if parts else 'differences between them'} nothing can be concluded."
+        yield f"Nothing can be concluded about {names if parts else 'differences between them'}."
 
 
 def _about_the_state(analysis: Analysis) -> Iterator[str]:
@@ -85,10 +85,8 @@ def _about_the_state(analysis: Analysis) -> Iterator[str]:
     if control.too_little:
         least = f"{control.smallest:.{decimals}f} {unit}".rstrip()
         empty = [c.discretization for c in analysis.comparisons if c.verdict == Verdict.EMPTY]
-        about = (
-            f"that {_joined(empty)} {'is' if len(empty) == 1 else 'are'} practically equal is empty" if empty else ""
-        )
-        yield f"That is less than {least}, three times the threshold, and leaves the rules little to differ in" + (
+        about = f"the equality of {_joined(empty)} to {analysis.plan.baseline} says little" if empty else ""
+        yield f"That is less than {least}, three times the threshold, so the rules have little room to differ" + (
             f": {about}." if about else "."
         )
 
@@ -122,7 +120,7 @@ def _of_runs(analysis: Analysis) -> Iterator[str]:
         elif summary.failed:
             yield (
                 f"{summary.discretization} failed in {summary.failed} of {summary.planned} runs; its numbers are "
-                "those of the seeds that survived, which may be the easy ones."
+                "from the remaining seeds, which may be the easy ones."
             )
 
 
@@ -161,7 +159,7 @@ def _of_environments(analysis: Analysis) -> Iterator[str]:
     if differing:
         yield (
             f"Not all runs had the same environment: they differ in {_joined(differing)}. Times may not be comparable, "
-            "and a difference may be the environment's."
+            "and the environment may cause a difference."
         )
 
 
