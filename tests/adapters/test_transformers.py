@@ -246,7 +246,7 @@ def test_save_and_load(tmp_path: Path) -> None:
 def test_another_rule_than_that_of_its_training_warns_once(tmp_path: Path) -> None:
     built(mamba).save_pretrained(tmp_path)
     model = transformers.MambaForCausalLM.from_pretrained(tmp_path)
-    with pytest.warns(UserWarning, match="trained with the discretization 'mamba' and runs with 'bil'") as caught:
+    with pytest.warns(UserWarning, match="trained with the discretization 'mamba' and now runs with 'bil'") as caught:
         tustin.adapt(model, "bil")
     assert len(caught) == 1
     with warnings.catch_warnings():

@@ -100,7 +100,7 @@ def test_help_of_a_command_has_examples(capsys, name):
 
 def test_help_documents_how_json_writes_infinity(capsys):
     assert main(["discretizations", "--help"]) == 0
-    assert '"inf" or "-inf"' in capsys.readouterr().out
+    assert '"inf" and "-inf"' in capsys.readouterr().out
 
 
 def test_lists_have_commas_between_their_items():

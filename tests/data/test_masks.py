@@ -102,7 +102,7 @@ def test_sizes_that_differ_are_named(shapes):
     file = shapes / "annotations" / "validation" / "0.png"
     Image.new("L", (7, 9)).save(file)
     error = error_of(masked_folder(shapes, training=False))
-    assert f"the mask '{file}' is 7 x 9, its image" in error
+    assert f"the mask '{file}' is 7 x 9, but its image" in error
     assert "24 x 20" in error
 
 

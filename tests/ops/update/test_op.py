@@ -116,7 +116,7 @@ def test_every_kind_of_tensor(call: Call, kind: str) -> None:
         exact = [plain(t).detach() for t in x]
         with torch.no_grad():
             if "functional" in kind:
-                with pytest.raises(TypeError, match="state is overwritten, and must be a functional tensor"):
+                with pytest.raises(TypeError, match="state is overwritten, so it must be a functional tensor"):
                     call(*x)
                 continue
             assert torch.allclose(plain(call(*x)), call(*exact), rtol=1e-5, atol=1e-5), f"argument {i}"
