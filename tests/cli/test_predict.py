@@ -124,7 +124,8 @@ def test_predict_refuses_with_one_line(capsys: pytest.CaptureFixture[str], tmp_p
     )
     assert "--checkpoint" in refused(capsys, 2, "predict", image)
     assert "at least 1" in refused(capsys, 2, "predict", image, "--checkpoint", file, "--top", "0")
-    assert "has no classification head" in refused(capsys, 1, "predict", image, "--checkpoint", checkpoint(tmp_path, num_classes=0))
+    headless = checkpoint(tmp_path, num_classes=0)
+    assert "has no classification head" in refused(capsys, 1, "predict", image, "--checkpoint", headless)
     two = checkpoint(tmp_path, in_chans=2)
     assert "images have 1 or 3 channels, the model expects 2" in refused(
         capsys, 1, "predict", image, "--checkpoint", two

@@ -114,7 +114,7 @@ def test_one_that_is_in_use_cannot_be_replaced(tmp_path: Path, monkeypatch: pyte
     real(tmp_path, "mamba_ssm")
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("mamba_ssm")
-    with pytest.raises(RuntimeError, match=r"mamba_ssm is already imported from .*mamba_ssm.*; call install\(replace=True\) before"):
+    with pytest.raises(RuntimeError, match=r"mamba_ssm is already imported from .*mamba_ssm.*; call install"):
         tustin.compat.install(replace=True)
 
 

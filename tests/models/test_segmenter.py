@@ -43,7 +43,7 @@ def test_heads_pool_as_upernet_does():
 
 
 def test_one_image_is_not_a_batch_to_train_on():
-    with pytest.raises(ValueError, match=r"two images in a forward pass.*optim\.batch_size"):
+    with pytest.raises(ValueError, match=r"two images per forward pass.*optim\.batch_size"):
         segmenter().train()(torch.randn(1, 3, 32, 32))
 
 

@@ -299,7 +299,7 @@ def test_backbone_starts_from_a_segmenter(shapes, finished, tmp_path):
         ({"data__name": "folder"}, r"segmentation needs data\.name ade20k or masks, got 'folder'"),
         ({"data__path": None}, r"data\.path is missing"),
         ({"data__num_classes": 7}, r"has 3 classes, data\.num_classes is 7"),
-        ({"optim__batch_size": 1}, "two images in a forward pass"),
+        ({"optim__batch_size": 1}, "two images per forward pass"),
     ],
 )
 def test_settings_that_do_not_fit(shapes, tmp_path, changes, message):
