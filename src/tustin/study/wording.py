@@ -67,7 +67,7 @@ def _conclusions(analysis: Analysis) -> Iterator[str]:
     yield from _about_the_state(analysis)
     if open_ones := by_verdict[Verdict.OPEN]:
         names = _joined([comparison.discretization for comparison in open_ones])
-        yield f"Nothing can be concluded about {names if parts else 'differences between them'}."
+        yield f"About {names if parts else 'differences between them'} nothing can be concluded."
 
 
 def _about_the_state(analysis: Analysis) -> Iterator[str]:
