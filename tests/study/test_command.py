@@ -43,7 +43,7 @@ def test_a_study_from_start_to_report(tmp_path, capsys):
     assert out.splitlines()[-1] == "report: runs/study-digits/report.html"
     assert (tmp_path / "runs/study-digits/report.html").exists()
     assert "Is it better than zoh?" in out
-    assert "The state is worth " in out
+    assert "The state of the scan is worth " in out
     told = tustin.models.describe("runs/study-digits/runs/no_state-0/best.safetensors")
     assert (told["discretization"], told["config"]["state"]) == ("zoh", False)
 

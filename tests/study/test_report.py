@@ -124,7 +124,7 @@ def test_latex_is_a_table_with_every_special_letter_escaped(tmp_path: Path) -> N
     rows = [line for line in text.splitlines() if line.strip().endswith(r"\\")]
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {len(table.header) - 1}
     assert text.isascii()
-    assert r"\caption{Is it better than zoh? Gain in" in as_latex(table)
+    assert r"\caption{Is it better than zoh? Gain: mean gain in" in as_latex(table)
     assert escape_latex(r"a_b%\x") == r"a\_b\%\textbackslash{}x"
 
 

@@ -158,12 +158,12 @@ def test_the_papers_figures_are_marked_as_its_own() -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("interrupted", "2 of 30 runs have not ended"),
+        ("interrupted", "2 of 30 runs have not finished"),
         ("interrupted", "rk4_raw failed in 2 of 10 runs"),
         ("one seed", "One pair of runs cannot tell a difference from chance"),
         ("one seed", "The spread between seeds is unknown"),
         ("one discretization", "With one discretization there is no difference to test"),
-        ("nothing yet", "60 of 60 runs have not ended"),
+        ("nothing yet", "60 of 60 runs have not finished"),
         ("nothing yet", "No seed has a result of both zoh and"),
         ("all failed", "rk4_raw failed with every seed"),
         ("no baseline", "The baseline zoh is not among the discretizations"),
@@ -204,7 +204,8 @@ def test_the_headline_tells_what_was_compared_and_what_came_out() -> None:
         r"hoh \(\+\d\.\d\d\) and bil \(\+\d\.\d\d\) are significantly better than zoh, by 0\.70 points", second
     )
     assert re.search(r"rk4 \([+−]\d\.\d\d\) is practically equal to zoh, within ±0\.70 points\.", second)
-    assert re.match(r"The state is worth \+\d\.\d\d points \(95% interval \+\d\.\d\d to \+\d\.\d\d\)\.", third)
+    interval = r"95% interval \+\d\.\d\d to \+\d\.\d\d"
+    assert re.match(rf"The state of the scan is worth \+\d\.\d\d points \(zoh against no_state, {interval}\)\.", third)
 
 
 def test_the_headline_of_an_unfinished_study_tells_how_far_it_is() -> None:
@@ -222,7 +223,7 @@ def test_an_empty_equality_says_why() -> None:
     assert "the equality of rk4 to zoh says little" in headline(analysis)[-1]
     table = significance_table(analysis)
     assert table.rows[0][1] == "practically equal, but empty"
-    assert "The state is worth +1.20 points, +1.20 to +1.20 (no_state, 10 pairs)" in table.note
+    assert "The state of the scan is worth +1.20 points, +1.20 to +1.20 (zoh against no_state, 10 pairs)." in table.note
 
 
 def test_equality_without_a_control_is_told() -> None:
@@ -232,5 +233,5 @@ def test_equality_without_a_control_is_told() -> None:
 @pytest.mark.parametrize("name", ["one seed", "no baseline", "nothing yet", "all failed"])
 def test_the_headline_claims_nothing_that_was_not_tested(name: str) -> None:
     text = " ".join(headline(analyse(STUDIES[name])))
-    assert "nothing can be concluded" in text
+    assert "Nothing can be concluded" in text
     assert "significant" not in text

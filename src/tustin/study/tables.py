@@ -66,12 +66,12 @@ def significance_table(analysis: Analysis) -> Table:
         f"Is it better than {plan.baseline}?",
         ("discretization", "verdict", gain, f"{CONFIDENCE:.0%} interval", "n", "d", "p", "p equal", "detects"),
         [_comparison_row(comparison, digits(metric)) for comparison in analysis.comparisons],
-        f"Gain in {metric.title} over {plan.baseline} with the same seed, and its bootstrap interval, too narrow with "
-        "few pairs; n: pairs of runs; d: Cohen's, of the paired differences; p: one-sided sign-flip test; p equal: of "
-        "two such tests, that the difference is smaller than the threshold either way; both with Holm's correction "
-        "over the discretizations; detects: the gain that would be shown with a probability of "
-        f"{POWER:.0%}. Level {plan.level:g}, threshold {plan.threshold:g}{f' {unit}' if unit else ''}. "
-        f"“Not shown” does not mean equal.{_state(analysis)}{direction}",
+        f"Gain: mean gain in {metric.title} over {plan.baseline} with the same seed. Interval: by bootstrap, too "
+        "narrow with few pairs. n: pairs of runs. d: Cohen's d of the paired differences. p: one-sided sign-flip test "
+        "for a gain. p equal: two such tests that the difference is smaller than the threshold in both directions. "
+        "Both p-values have Holm's correction for the number of discretizations. Detects: the gain that would be found "
+        f"with a probability of {POWER:.0%}. Level {plan.level:g}, threshold {plan.threshold:g}"
+        f"{f' {unit}' if unit else ''}. “Not shown” does not mean equal.{_state(analysis)}{direction}",
         frozenset({"verdict"}),
     )
 
@@ -110,8 +110,8 @@ def _state(analysis: Analysis) -> str:
     interval = _interval(control.worth, decimals)
     shown = "" if interval == NOTHING else f", {interval}"
     return (
-        f" The state is worth {worth}{shown} ({control.name}, {len(control.seeds)} pairs); where that is less than "
-        f"{control.smallest:g}, equality is empty."
+        f" The state of the scan is worth {worth}{shown} ({analysis.plan.baseline} against {control.name}, "
+        f"{len(control.seeds)} pairs). Below {control.smallest:g}, a verdict of equality is marked as empty."
     )
 
 

@@ -42,6 +42,8 @@ def _so_far(analysis: Analysis) -> str:
         return ""
     missing = Counter(rule for rule, _ in analysis.study.missing)
     ended = sorted({len(analysis.plan.seeds) - missing[rule] for rule in analysis.plan.discretizations})
+    if ended[0] == 0 < ended[-1]:
+        return f"up to {_word(ended[-1])} of "
     return f"{_joined([_word(number) for number in dict.fromkeys((ended[0], ended[-1]))], 'to')} of "
 
 
@@ -67,7 +69,7 @@ def _conclusions(analysis: Analysis) -> Iterator[str]:
     yield from _about_the_state(analysis)
     if open_ones := by_verdict[Verdict.OPEN]:
         names = _joined([comparison.discretization for comparison in open_ones])
-        yield f"About {names if parts else 'differences between them'} nothing can be concluded."
+        yield f"Nothing can be concluded about {names if parts else 'differences between them'}."
 
 
 def _about_the_state(analysis: Analysis) -> Iterator[str]:
@@ -79,9 +81,10 @@ def _about_the_state(analysis: Analysis) -> Iterator[str]:
     interval = (
         ""
         if worth.low is None or worth.high is None
-        else f" ({CONFIDENCE:.0%} interval {signed(worth.low, decimals)} to {signed(worth.high, decimals)})"
+        else f", {CONFIDENCE:.0%} interval {signed(worth.low, decimals)} to {signed(worth.high, decimals)}"
     )
-    yield f"The state is worth {signed(worth.mean, decimals)} {unit}".rstrip() + f"{interval}."
+    compared = f"({analysis.plan.baseline} against {control.name}{interval})"
+    yield f"The state of the scan is worth {signed(worth.mean, decimals)} {unit}".rstrip() + f" {compared}."
     if control.too_little:
         least = f"{control.smallest:.{decimals}f} {unit}".rstrip()
         empty = [c.discretization for c in analysis.comparisons if c.verdict == Verdict.EMPTY]
@@ -106,7 +109,7 @@ def limits(analysis: Analysis) -> list[str]:
 def missing_runs(analysis: Analysis) -> list[str]:
     """One sentence if runs are missing."""
     missing, total = len(analysis.study.missing), len(analysis.plan.runs())
-    return [f"{missing} of {total} runs {_have(missing)} not ended, so the result may change."] if missing else []
+    return [f"{missing} of {total} runs {_have(missing)} not finished, so the result may change."] if missing else []
 
 
 def _of_runs(analysis: Analysis) -> Iterator[str]:
@@ -149,7 +152,7 @@ def _of_tests(analysis: Analysis) -> Iterator[str]:
     if analysis.control is None and any(c.verdict == Verdict.EQUAL for c in tested):
         yield "The study has no control, so it is unknown what the state is worth, and whether equality means anything."
     if any(summary.done == 1 for summary in analysis.discretizations):
-        yield "The spread between seeds is unknown where there is one run."
+        yield "The spread between seeds is unknown where there is only one run."
 
 
 def _of_environments(analysis: Analysis) -> Iterator[str]:
