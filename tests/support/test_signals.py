@@ -15,12 +15,12 @@ from tustin.support.signals import interrupts, stop_requests
 
 SCRIPT = str(Path(sysconfig.get_path("scripts")) / "tustin")
 PRESS = """
-import os, signal, sys
+import os, sys
 
 class Press:
     def find_spec(self, name, path=None, target=None):
         if name == os.environ["PRESS_AT"]:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), 2)
 
 sys.meta_path.insert(0, Press())
 """
@@ -33,6 +33,7 @@ sys.meta_path.insert(0, Press())
         ([SCRIPT], "torch"),
         ([SCRIPT], "tustin.cli"),
         ([SCRIPT], "timm"),
+        ([sys.executable, "-m", "tustin"], "signal"),
         ([sys.executable, "-m", "tustin"], "tustin.discretize"),
         ([sys.executable, "-m", "tustin"], "torch._C"),
         ([sys.executable, "-m", "tustin"], "tustin.train.engine"),

@@ -5,11 +5,10 @@ imported would be a traceback, or would get lost.
 """
 
 import os
-import signal
 import sys
-from types import FrameType
+from _signal import SIGINT, signal  # type: ignore[import-not-found]  # importing `signal` takes longer than all this
 
-INTERRUPTED = 128 + signal.SIGINT
+INTERRUPTED: int = 128 + SIGINT
 """What shells expect of a program that Ctrl-C has ended."""
 
 
@@ -21,12 +20,12 @@ def is_command() -> bool:
     return os.path.basename(name) == "tustin"
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _end(number: int, frame: object) -> None:
     os._exit(INTERRUPTED)
 
 
 if is_command():
     try:  # noqa: SIM105  contextlib would be one import more
-        signal.signal(signal.SIGINT, _end)
+        signal(SIGINT, _end)
     except ValueError:
         pass  # only the main thread can
