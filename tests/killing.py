@@ -10,14 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import sklearn.datasets  # noqa: F401, imported once and not in every process, like the two below
 import torch
 
-import tustin.study.runner
-import tustin.train.tasks.classification  # noqa: F401
-
+IMPORTED = ["sklearn.datasets", "sklearn.metrics", "sklearn.model_selection", "matplotlib.figure", "jinja2"]
+IMPORTED += ["plotly.graph_objects", "tustin.cli", "tustin.train.tasks.classification", "tustin.study.report"]
+"""Once, and not in every process."""
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload([__name__])
+CONTEXT.set_forkserver_preload([__name__, *IMPORTED])
 
 TIMES = {"train_seconds", "cpu_seconds", "samples_per_second", "seconds", "recorded_seconds", "best_digest"}
 """What may differ: times, and the sum of a file that holds some."""
