@@ -33,7 +33,7 @@ def test_repeats_show_fewer_samples_more_often():
 
 
 def test_too_few_samples():
-    with pytest.raises(ValueError, match="a batch of 20 samples cannot be made of a training set of 10"):
+    with pytest.raises(ValueError, match="a batch of 20 samples is larger than the training set of 10"):
         Order(10, 20, seed=0)
 
 

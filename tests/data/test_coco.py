@@ -267,7 +267,7 @@ def test_image_that_cannot_be_read(shapes):
 
 def test_image_of_another_size_than_told(shapes):
     change(shapes, lambda content: content["images"][0].update(width=50))
-    assert "is 48 x 48, its annotations say 50 x 48" in training(shapes).__getitems__([(0, 0)])["error"]
+    assert "is 48 x 48, but its annotations say 50 x 48" in training(shapes).__getitems__([(0, 0)])["error"]
 
 
 def test_results_are_in_cocos_format():

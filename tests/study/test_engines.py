@@ -62,7 +62,7 @@ def test_an_interrupt_saves_and_a_killed_run_stays_for_the_next_command(tmp_path
         os.kill(os.getpid(), signal.SIGINT)
 
     display = OnceBegun(tmp_path, {"zoh-0": kill_a_process, "bil-0": interrupt})
-    with pytest.raises(Interrupted, match="stopped after 0 of 2 runs; what was begun is saved") as stopped:
+    with pytest.raises(Interrupted, match="stopped after 0 of 2 runs; unfinished runs are saved") as stopped:
         study(tmp_path, LocalEngine(jobs=1), display, seeds=[0], settings={"epochs": 20})
     assert stopped.value.exit_code == 130
     assert not multiprocessing.active_children()

@@ -70,7 +70,7 @@ def test_train_and_eval_a_folder_with_a_corrupt_image(tmp_path, capsys):
 def test_signal_ends_with_a_code_of_its_own(tmp_path, capsys, monkeypatch, number, code):
     monkeypatch.setattr(display, "for_this_output", lambda: Signal(number, 3))
     assert main(["train", "digits", *WORDS, "--out", str(tmp_path)]) == code
-    assert capsys.readouterr().err == "tustin: stopped after update 3 of 10 and saved; the same command continues\n"
+    assert capsys.readouterr().err == "tustin: stopped after update 3 of 10 and saved; repeat the command to continue\n"
 
 
 def test_recipes(capsys, monkeypatch):

@@ -28,5 +28,5 @@ pier, crt screen, plate, monitor, bulletin board, shower, radiator, glass, clock
 
 
 def ade20k(path: str | Path, training: bool) -> MaskedImages:
-    """The training or the validation half of ADE20K."""
+    """The training or the validation images of ADE20K, with their masks."""
     return masked_folder(path, training, [name.strip() for name in CLASSES.replace("\n", " ").split(",")])

@@ -44,7 +44,7 @@ class Order:
 
     def __post_init__(self) -> None:
         if self.size < self.batch_size:
-            raise ValueError(f"a batch of {self.batch_size} samples cannot be made of a training set of {self.size}")
+            raise ValueError(f"a batch of {self.batch_size} samples is larger than the training set of {self.size}")
 
     @property
     def batches(self) -> int:
@@ -95,7 +95,10 @@ def training_batches(
     accumulate: int = 1,
     workers: int = 0,
 ) -> Iterator[Batch]:
-    """The batches of the updates `start` to `stop`, `accumulate` for each update, for one of `processes` processes."""
+    """The batches of the updates from `start` up to `stop`, for the process number `process` of `processes`.
+
+    Each update has `accumulate` batches.
+    """
     if order.batch_size % (processes * accumulate):
         raise ValueError(
             f"optim.batch_size {order.batch_size} must be divisible by {processes} processes x {accumulate} "
@@ -107,7 +110,7 @@ def training_batches(
 def evaluation_batches(
     data: BatchSource, batch_size: int, process: int = 0, processes: int = 1, workers: int = 0
 ) -> Iterator[Batch]:
-    """Every sample once, shared among the processes."""
+    """Batches of all samples, each once, divided among the processes."""
     mine = range(process, len(data), processes)
     keys = [[(index, 0) for index in mine[i : i + batch_size]] for i in range(0, len(mine), batch_size)]
     return _load(data, keys, workers)

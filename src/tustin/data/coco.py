@@ -1,10 +1,10 @@
-"""COCO: photographs, and of every object in them the class, the box and the mask.
+"""COCO: photographs, and the class, the box and the mask of every object in them.
 
     train2017/ val2017/                            the images
     annotations/instances_{train,val}2017.json     what is in them
 
-A crowd, many objects under one mask, is nothing to learn from: training leaves crowds out, and images that show nothing
-else. In evaluation what is found there counts neither for nor against a model, which COCO's own code sees to.
+A crowd is many objects under one mask. Training leaves out crowds, and images that contain only crowds. In evaluation,
+COCO's own code ignores detections inside a crowd.
 """
 
 from __future__ import annotations
@@ -44,26 +44,28 @@ class Photo:
     objects: list[dict[str, Any]] = field(default_factory=list)
 
     def boxes(self) -> Tensor:
-        """Of the objects, (n, 4), as left, top, right, bottom."""
+        """The boxes of the objects, (n, 4), as left, top, right, bottom."""
         corners = [_corners(one["bbox"], self.height, self.width) for one in self.objects]
         return torch.tensor(corners, dtype=torch.float32).reshape(-1, 4)
 
 
 @dataclass(frozen=True)
 class Coco:
-    """Batches have "images", a list of tensors (3, height, width) from 0 to 1, "targets" and "skipped".
+    """Images with boxes and masks of their objects.
 
-    In training a target is a dict of boxes (n, 4) as left, top, right, bottom, labels (n) from 1 and masks (n, height,
-    width); n may be 0. In evaluation images have their own sizes, and a target is the "image_id" alone. An image that
-    cannot be read is replaced by another of the batch in training, and left out in evaluation.
+    Batches have "images", a list of tensors (3, height, width) from 0 to 1, "targets" and "skipped", the number of
+    images that could not be read. In training, a target is a dict of boxes (n, 4) as left, top, right, bottom, labels
+    (n) from 1 and masks (n, height, width); n may be 0. In evaluation, images have their own sizes, and a target has
+    only the "image_id". An unreadable image is replaced by another image of the batch in training, and left out in
+    evaluation.
     """
 
     photos: list[Photo]
     classes: list[str]
     category_ids: list[int]
-    """The number of each class in the file; label i is that of the i-th, counted from 1."""
+    """The id of each class in the file of annotations. Label i, counted from 1, is the i-th class."""
     annotations: dict[str, Any]
-    """What the file says, for evaluation."""
+    """The content of the file of annotations, for evaluation."""
     training: bool
     skip_corrupt: bool = False
     jitter: Jitter | None = None
@@ -84,7 +86,9 @@ class Coco:
         picture = read_image(photo.path, "RGB")
         if picture.size != (photo.width, photo.height):
             told = f"{photo.width} x {photo.height}"
-            raise ValueError(f"{str(photo.path)!r} is {picture.width} x {picture.height}, its annotations say {told}")
+            raise ValueError(
+                f"{str(photo.path)!r} is {picture.width} x {picture.height}, but its annotations say {told}"
+            )
         image = v2.functional.to_image(picture)
         if not self.training:
             return v2.functional.to_dtype(image, scale=True).as_subclass(Tensor), {"image_id": photo.id}

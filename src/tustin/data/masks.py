@@ -33,7 +33,7 @@ UNLABELLED = -1
 MOST_CLASSES = 2**15 - 1
 """What fits into the 16 bits in which masks are kept."""
 INDEX_MODES = ("1", "L", "P", "I", "I;16")
-"""Kinds of image files that hold one number a pixel."""
+"""Modes of image files with one number per pixel."""
 
 Transform: TypeAlias = Callable[[Image.Image, Tensor], tuple[Tensor, Tensor]]
 
@@ -55,7 +55,7 @@ class MaskedImages:
     mode: str = "RGB"
     skip_corrupt: bool = False
     kept: tuple[tuple[Pixels, Pixels] | None, ...] = ()
-    """What is in memory; None for a pair that could not be read, and is told when it is used."""
+    """Decoded pairs in memory; None for a pair that could not be read, which is reported when it is used."""
 
     def __len__(self) -> int:
         return len(self.pairs)

@@ -14,7 +14,7 @@ def discretize(
     *,
     mix: Tensor | float | None = None,
 ) -> tuple[Tensor, ...]:
-    """(Ā, B̄) of h' = Ah + Bu with diagonal A: the recurrence is h_k = Ā_k·h_{k−1} + B̄_k·u_k.
+    """Return Ā and B̄ for h' = Ah + Bu with diagonal A: the recurrence is h_k = Ā_k·h_{k−1} + B̄_k·u_k.
 
     There are two forms. The shape of the step selects one:
 

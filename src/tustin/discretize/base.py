@@ -107,7 +107,7 @@ def register(discretization: Discretization) -> Discretization:
 
 
 def get_discretization(discretization: str | Discretization) -> Discretization:
-    """The rule called `discretization`; a Discretization passes through."""
+    """The rule with the name `discretization`. A `Discretization` is returned as it is."""
     if isinstance(discretization, Discretization):
         return discretization
     if not isinstance(discretization, str) or discretization not in DISCRETIZATIONS:

@@ -27,8 +27,8 @@ def prepared(model: nn.Module) -> Any:
     plain = unwrapped(model)
     if plain.task not in TASKS:
         raise ValueError(
-            f"a model for {plain.task} cannot be exported: how many boxes it handles depends on the image, at several "
-            f"places, which neither format can say; export {' or '.join(TASKS)}, or use tustin.load"
+            f"a model for {plain.task} cannot be exported: its number of boxes depends on the image, which neither "
+            f"format supports; export a model for {' or '.join(TASKS)}, or use tustin.load"
         )
     return copy.deepcopy(plain).float().cpu().eval().requires_grad_(False)
 

@@ -25,7 +25,7 @@ class Device:
     device: torch.device
     name: str
     target: str | None
-    """As a compiler calls it, such as sm_90 or gfx942."""
+    """The compiler's name of the GPU, such as sm_90 or gfx942."""
     properties: Any = None
 
     @property
@@ -34,7 +34,7 @@ class Device:
 
     @property
     def module(self) -> Any:
-        """PyTorch's functions for devices of its kind."""
+        """PyTorch's module for devices of this type, such as torch.cuda."""
         return torch.get_device_module(self.device)
 
     def synchronize(self) -> None:
@@ -48,14 +48,14 @@ class Device:
             self.module.empty_cache()
 
     def facts(self) -> dict[str, Any]:
-        """What a report says of it."""
+        """Name, memory and clock rates, for the file of results."""
         wanted = ("total_memory", "multi_processor_count", "clock_rate", "memory_clock_rate", "memory_bus_width")
         known = {name: getattr(self.properties, name, None) for name in wanted} if self.properties else {}
         return {"device": str(self.device), "name": self.name, "target": self.target, **known}
 
 
 def find(name: str | None) -> Device:
-    """The device of this name, by default the first GPU; RuntimeError says in one sentence why it cannot be checked."""
+    """The device with this name, or the first GPU. If it cannot be checked, a RuntimeError says why in one sentence."""
     if reason := triton_missing():
         raise RuntimeError(reason)
     try:
@@ -77,7 +77,7 @@ def find(name: str | None) -> Device:
 
 def _cpu() -> Device:
     if not interpreted():
-        raise RuntimeError("the CPU can be checked with Triton's interpreter alone: set TRITON_INTERPRET=1")
+        raise RuntimeError("the CPU can be checked only with Triton's interpreter: set TRITON_INTERPRET=1")
     return Device(torch.device("cpu"), "CPU, by Triton's interpreter", None)
 
 

@@ -1,4 +1,4 @@
-"""What is asked: shapes, dtypes and rules, for a GPU and for the interpreter, which is slow."""
+"""What is checked: shapes, dtypes and rules, for a GPU and for the interpreter, which is slow."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ..ops.accelerator import interpreted
 
 @dataclass(frozen=True)
 class Shape:
-    """A scan."""
+    """The shape and the options of a scan."""
 
     batch: int
     D: int
     L: int
     N: int
     B: str = "token"
-    """How B and C are given: a constant, one for each token, or in groups of channels."""
+    """The form of B and C: "constant", per "token", or "grouped" by channels."""
     C: str = "token"
     everything: bool = False
-    """With gate, skip, bias, softplus and initial state; without, as Vision Mamba calls it: skip, bias, softplus."""
+    """With gate, skip, bias, softplus and initial state. Otherwise skip, bias and softplus only, as in Vision Mamba."""
     reverse: bool = False
     channel_last: bool = False
-    """In memory, as after a linear layer."""
+    """Memory layout: neighbouring channels are neighbours in memory, as after a linear layer."""
 
 
 MODEL = "vim_tiny_patch16_224"
@@ -40,27 +40,27 @@ AWKWARD = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked."""
+    """The checks to run: rules, dtypes and shapes of the scans, the model, and how speed is measured."""
 
     rules: tuple[str, ...]
     dtypes: tuple[torch.dtype, ...]
     shapes: tuple[tuple[Shape, ...], ...]
-    """Those of the first rule, those of the second, and so on, again and again."""
+    """The sets of shapes, which rules and dtypes take in turn; see `shapes_of`."""
     model: str
     image_size: int
     images: int
     depth: int | None
-    """Layers of the model; its own number by default."""
+    """Number of blocks of the model; None: as many as it has."""
     speed_rules: tuple[str, ...]
     speed_batch: int
     speed_length: int
     laps: int
     lap_seconds: float
-    """Calls are made until so many seconds have passed, and then waited for."""
+    """Seconds of a lap: calls are queued until they have passed."""
 
     @classmethod
     def choose(cls) -> Plan:
-        """That of a GPU, or of the interpreter where it is on."""
+        """The plan for a GPU, or for Triton's interpreter if TRITON_INTERPRET=1 is set."""
         from ..ops.scan.triton_discretizations import DISCRETIZATIONS
 
         rules = tuple(DISCRETIZATIONS)
@@ -72,5 +72,8 @@ class Plan:
         return cls(rules, dtypes, shapes, MODEL, 224, 2, None, rules, 64, 197, 9, 0.01)
 
     def shapes_of(self, rule: str, dtype: torch.dtype) -> tuple[Shape, ...]:
-        """What is particular to a rule is arithmetic, which knows no shapes: so each has two, and all have all."""
+        """The shapes at which this rule is checked in this dtype. Over all rules and dtypes, every shape occurs.
+
+        Not every rule needs every shape, because the arithmetic of a rule does not depend on the shape.
+        """
         return self.shapes[(self.rules.index(rule) + self.dtypes.index(dtype)) % len(self.shapes)]

@@ -1,4 +1,4 @@
-"""What was found, for people: from the facts in the file, so that a file from elsewhere can be shown, too."""
+"""The results for people: made from the facts in the file, so that a file from another machine can be shown, too."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _SHARES = ("forward_share", "backward_share")
 
 
 def tables(facts: Mapping[str, Any]) -> list[Table]:
-    """Accuracy by rule and dtype, speed, and everything else."""
+    """Tables of the results: accuracy by rule and dtype, speed, the other checks, and what failed."""
     made = [_accuracy(_of(facts, "scan")), _speed(_of(facts, "speed")), _others(_of(facts, "use"))]
     wrong = [check for check in facts["checks"] if check["status"] == FAILED]
     return [*made, *([_failures(wrong)] if wrong else [])]
 
 
 def failed(facts: Mapping[str, Any]) -> list[str]:
-    """A sentence for each check that failed."""
+    """One line for each check that failed: its name and the reason."""
     return [f"{c['group']} {c['name']}: {c['says']}" for c in facts["checks"] if c["status"] == FAILED]
 
 
 def summary(facts: Mapping[str, Any]) -> str:
-    """One sentence."""
+    """One sentence: how many checks passed, failed and were skipped."""
     counts = facts["counts"]
     text = f"{facts['gpu']['name']}: {counts[PASSED]} of {counts['all']} checks passed"
     return f"{text}, {counts[FAILED]} failed, {counts['skipped']} skipped."
@@ -43,8 +43,8 @@ def _accuracy(checks: Sequence[Mapping[str, Any]]) -> Table:
     for rule in rules:
         rows.append((rule, *(_accuracy_cell(pairs.get((rule, dtype))) for dtype in dtypes)))
     note = (
-        "Worst error of values and of gradients as a share of what is allowed, against float64 on the CPU, over all "
-        "shapes; each computed twice with the same bits."
+        "Largest error of values and of gradients, relative to the tolerance, over all shapes. The errors are against "
+        "float64 on the CPU. Everything is computed twice and must give the same bits."
     )
     return Table("accuracy", "Every rule, forward and backward", ("rule", *dtypes), rows, note, frozenset(dtypes))
 
@@ -64,7 +64,7 @@ def _speed(checks: Sequence[Mapping[str, Any]]) -> Table:
     for name in PASSES:
         header += [f"{name}, µs", f"to {GPU_PEER}", "to the estimate"]
     rows = [(check["name"], *_speed_cells(check["numbers"], peer), _peak_text(check["numbers"])) for check in checks]
-    note = "Medians in microseconds; the estimate is the least time by the code and the data sheet, see docs/gpu.md."
+    note = "Medians in microseconds. The estimate is a lower bound from the code and the data sheet, see docs/gpu.md."
     return Table("speed", "Speed and memory", (*_distinct(header), "peak memory, MB"), rows, note)
 
 

@@ -1,4 +1,4 @@
-"""All checks, one after the other, with the file that grows as they end."""
+"""Runs all checks, one after the other, and writes the file of results after each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .plan import Plan
 
 
 class ChecksFailed(RuntimeError):
-    """Not everything passed; the file says what did not."""
+    """Raised if a check failed. The file of results says which."""
 
     exit_code = 3
 

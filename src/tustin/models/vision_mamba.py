@@ -42,15 +42,15 @@ class VisionMamba(nn.Module):
         global_pool: What the head reads: "token", "avg" (mean of the patches) or "" (every token).
         embed_dim: Width d of a token.
         depth: Number of blocks.
-        d_state: States N of a channel.
+        d_state: Number N of states per channel.
         discretization: Name of the rule, see `tustin.DISCRETIZATIONS`. It is part of the model: trained
             weights need the rule of their training.
         dt_init_backward: Initial step of the backward direction: "vim" as in the official code (about 0.7), "mamba"
             (from 0.001 to 0.1) or "long" (ten times that).
         dt_init_forward: The same for the forward direction; the official code uses "mamba".
         d_conv: Width of the short convolution in tokens; with 1 only the scan mixes tokens.
-        conv_dilation: Distance of these tokens, for images that are sampled more finely than in training.
-        delta_scale: Factor of every step Δ, for the same purpose: 0.25 for four times as many tokens.
+        conv_dilation: Distance between these tokens, for images that are sampled more finely than in training.
+        delta_scale: Multiplies every step Δ, for the same purpose: 0.25 for four times as many tokens.
         state: False removes the scan's state, y = D·u: a control that measures what the state is worth.
         drop_rate: Dropout before the head.
         drop_path_rate: Stochastic depth of the last block; it grows linearly from 0 at the first.

@@ -31,14 +31,14 @@ BY_THE_STUDY = {
     "seed": "--seeds gives the seeds",
     "out": "--out names the folder of the study",
     "run.threads": "--threads-per-run gives the threads",
-    "run.resume": "the same command continues, another --out starts over",
+    "run.resume": "repeat the command to continue; another --out starts over",
 }
 """Settings that a study decides for each run, and how to tell it."""
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a person asks of a plan; what is None is as it was before, or the default."""
+    """The options of a study. None keeps the value of an earlier plan in the folder, or the default."""
 
     discretizations: Sequence[str] | None = None
     seeds: Sequence[int] | None = None
@@ -51,7 +51,10 @@ class Wishes:
 
 
 def make_plan(recipe: str, config: Config, folder: Path, wishes: Wishes) -> Plan:
-    """The plan for `folder`. If there is one already, this one may add to it but not make another experiment of it."""
+    """The plan for `folder`. If a study has begun there, the plan must continue it.
+
+    It may then add rules and seeds, and change what no run depends on, such as the baseline.
+    """
     before = Plan.read(folder / PLAN) if (folder / PLAN).is_file() and _has_begun(folder) else None
     plan = _plan(recipe, config, wishes, before)
     _check(plan)
@@ -181,5 +184,5 @@ def _check_continues(before: Plan, plan: Plan, folder: Path) -> None:
         if dropped := [item for item in had if item not in has]:
             raise ValueError(
                 f"{str(folder)!r} holds a study with {what} {dropped[0]!r}, which this command leaves out; "
-                "a study may grow but not shrink: name it again, or give another --out"
+                "a study can be extended but not reduced: name it again, or give another --out"
             )

@@ -109,19 +109,19 @@ class Plan(_Record):
     baseline: str
     """The rule that the others are compared with."""
     metric: str
-    """Name of what is compared, in `train.METRICS`."""
+    """Name of the metric that is compared, a key of `tustin.train.METRICS`."""
     level: float
     """Significance level of the test."""
     threshold: float
     """The smallest difference that matters in practice, in the unit of the metric."""
     settings: dict[str, Any]
-    """Where the runs differ from the recipe."""
+    """The settings that differ from the recipe, by their dotted names."""
     threads: int
     """CPU threads of a run; the last bits of its result depend on them."""
     config: dict[str, Any]
     """Every setting that the runs share, by its dotted name."""
     environment: dict[str, Any]
-    """Where the study was planned."""
+    """Versions and hardware of the machine where the study was planned."""
     control: str | None = None
     """Name of the runs without a state, `NO_STATE`, if the study has them."""
 
@@ -141,23 +141,23 @@ class Plan(_Record):
 
     @property
     def by_updates(self) -> bool:
-        """Whether runs are counted in updates and not in epochs."""
+        """Whether the length of a run is given in updates instead of epochs."""
         return self.length()[0] == "updates"
 
     def length(self) -> tuple[str, int]:
-        """What a run is counted in, as its records name it, and how many it has; 0 if the config does not say."""
+        """The unit in which a run is counted, as its records name it, and the length of a run; 0 if it is unknown."""
         for name, counted in (("updates", "updates"), ("epochs", "epoch")):
             if isinstance(total := self.config.get(name), int) and total > 0:
                 return counted, total
         return "epoch", 0
 
     def runs(self) -> list[tuple[str, int]]:
-        """Method and seed of every run; one seed after the other, so that an unfinished study is balanced."""
+        """Rule (or control) and seed of every run, seed by seed, so that an unfinished study is balanced."""
         return [(method, seed) for seed in self.seeds for method in self.methods]
 
     @property
     def methods(self) -> list[str]:
-        """The rules, and the control behind them."""
+        """The rules, and then the control if there is one."""
         return [*self.discretizations, *([self.control] if self.control else [])]
 
 
@@ -208,7 +208,7 @@ class Study:
     results: list[Result]
     """In the order of the plan, those that failed included."""
     missing: list[tuple[str, int]]
-    """Discretization and seed of the runs that have not ended."""
+    """Discretization and seed of the runs that have not finished."""
     damaged: Mapping[Path, str] = field(default_factory=dict)
     """Result files that cannot be read, and why; their runs are missing."""
 

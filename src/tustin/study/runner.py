@@ -64,7 +64,9 @@ def run_study(
         study = read_study(folder)
         if stop.number and study.missing:
             done = f"{len(study.results)} of {len(plan.runs())} runs"
-            raise Interrupted(stop.number, f"stopped after {done}; what was begun is saved; the same command continues")
+            raise Interrupted(
+                stop.number, f"stopped after {done}; unfinished runs are saved; repeat the command to continue"
+            )
     return study
 
 

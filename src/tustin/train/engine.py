@@ -116,7 +116,7 @@ class Trainer:
                 if self._asked_to_stop(stop):
                     self.save()
                     done = f"update {self.step} of {self.updates}"
-                    raise Interrupted(stop.number, f"stopped after {done} and saved; the same command continues")
+                    raise Interrupted(stop.number, f"stopped after {done} and saved; repeat the command to continue")
                 if self.config.run.save_every and self.step % self.config.run.save_every == 0:
                     self.save()
         return self.finish()

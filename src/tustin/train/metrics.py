@@ -12,7 +12,7 @@ Gather: TypeAlias = Callable[[list[Any]], list[Any]]
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that a run ends with."""
+    """A number that a run reports: its name, title and unit, and whether higher is better."""
 
     name: str
     title: str

@@ -100,7 +100,8 @@ def _insist_on_same_experiment(
     now, threads = config.flat(), recorded["threads"]
     if config.run.threads not in (None, threads):
         raise ValueError(
-            f"the run in {str(folder.path)!r} used {threads} threads, and the last bits of its results depend on that"
+            f"the run in {str(folder.path)!r} used {threads} threads, and the last bits of its results depend on that; "
+            f"use --run.threads {threads}, or give another --out"
         )
     for name in now:
         if name not in FREE and before.get(name) != now[name]:
@@ -132,7 +133,7 @@ def _introduction(trainer: Trainer, continued: bool) -> Iterator[str]:
         f"learning rate {config.optim.lr:.3g} = {config.optim.base_lr:g} x {config.optim.batch_size} / 512"
     )
     yield (
-        f"{trainer.order.size} training samples, {trainer.updates} updates, {trainer.order.batches} an epoch, "
+        f"{trainer.order.size} training samples, {trainer.updates} updates, {trainer.order.batches} per epoch, "
         f"on {accelerator.device} with {torch.get_num_threads()} threads, into {trainer.folder.path}"
     )
     for part in trainer.plain_model.modules():

@@ -167,7 +167,7 @@ def test_loops_are_counted_as_they_are_passed() -> None:
     assert [instruction.loop for instruction in code.instructions] == [None, 0, 1, 1, 0, None]
     assert code.executed((10, 70)) == 2 + 2 * 10 + 2 * 70
     assert code.executed((10, 70), "float", once=0) == 10 + 70
-    with pytest.raises(RuntimeError, match="the compiler made 2 loops of 1"):
+    with pytest.raises(RuntimeError, match="the compiled code has 2 loops, expected 1"):
         code.executed((10,))
 
 

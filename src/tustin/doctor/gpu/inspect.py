@@ -82,7 +82,7 @@ class Code:
     def executed(self, passes: Sequence[int], kind: str | None = None, once: int = 1) -> int:
         """Instructions that a thread executes if it goes through the loops that often, and `once` through the rest."""
         if len(passes) != self.loops:
-            raise RuntimeError(f"the compiler made {self.loops} loops of {len(passes)}")
+            raise RuntimeError(f"the compiled code has {self.loops} loops, expected {len(passes)}")
         wanted = (i for i in self.instructions if kind is None or i.kind == kind)
         return sum(once if i.loop is None else passes[i.loop] for i in wanted)
 
@@ -113,7 +113,7 @@ def inspect(kernel: Any) -> Code:
 def _first(pattern: str, text: str) -> str:
     found = re.search(pattern, text)
     if not found:
-        raise RuntimeError(f"the compiled code does not say {pattern!r}; this version of Triton is not known")
+        raise RuntimeError(f"the compiled code does not contain {pattern!r}; this version of Triton is not supported")
     return found[1]
 
 

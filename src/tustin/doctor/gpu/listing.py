@@ -95,7 +95,7 @@ def listing(target: str, discretization: str) -> Listing:
     code = inspect(kernel)
     lines = parse(_disassemble(kernel.asm["cubin"]))
     if [line.opcode for line in lines] != [instruction.opcode for instruction in code.instructions]:
-        raise RuntimeError("nvdisasm and cuobjdump show different code; this version of Triton is not known")
+        raise RuntimeError("nvdisasm and cuobjdump show different code; this version of Triton is not supported")
     innermost = code.loops - 1
     inside = tuple(line for line, i in zip(lines, code.instructions, strict=True) if i.loop == innermost)
     options = case.launch.options

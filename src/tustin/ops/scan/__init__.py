@@ -75,8 +75,8 @@ def selective_scan(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Run the state-space recurrence along the last dimension, with the discretization of your choice.
 
-        Δ = softplus(delta + delta_bias)                       (each if requested)
-        h_k = α(Δ_k A)·h_{k−1} + β(Δ_k, Δ_k A)·B_k u_k         α and β: of the rule; one β for each of its samples
+        Δ = softplus(delta + delta_bias)                       (bias and softplus are optional)
+        h_k = α(Δ_k A)·h_{k−1} + β(Δ_k, Δ_k A)·B_k u_k         α and β of the rule; one β for each sample it reads
         out_k = (C_k·h_k + D u_k) · silu(z_k)
 
     The positional arguments, their shapes and the default rule are those of Mamba's `selective_scan_fn`.

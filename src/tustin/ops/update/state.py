@@ -40,7 +40,7 @@ def selective_state_update(
 ) -> Tensor:
     """Advance the state by one token, in place, and return the output of that token.
 
-        Δ = softplus(delta + delta_bias)                       (each if requested)
+        Δ = softplus(delta + delta_bias)                       (bias and softplus are optional)
         state ← α(Δ A)·state + β(Δ, Δ A)·B u                   α and β are the rule's
         out = (C·state + D u) · silu(z)
 

@@ -1,4 +1,4 @@
-"""Every task, once: whoever needs to know which there are, or what belongs to one, asks `TASKS`.
+"""The registry of tasks, `TASKS`: which tasks there are, and what belongs to each.
 
 A task is an entry here, the class of its models in `models` (a checkpoint says by its name whose it is), and in
 `predict` what it tells of an image. A module of its own makes its parts.
@@ -27,19 +27,19 @@ class TaskKind:
 
     name: str
     task: type[Any]
-    """Makes a `Task` of a config. It has `metrics`, what is measured, of which the first, `primary`, picks the best."""
+    """Makes a `Task` from a config. Its `metrics` are measured; the first, `primary`, selects the best epoch."""
     evaluation_of: Callable[..., Evaluation]
-    """How a model is measured, given images, the settings of the data and its own."""
+    """Makes the `Evaluation` from images, the settings of the data and those of the task."""
     data: Mapping[str, DataSet]
-    """The data that it can learn from, by name."""
+    """The datasets of the task, by name."""
     default_data: str
-    """What a checkpoint is measured on that does not say what it was trained on."""
+    """The dataset for a checkpoint that does not name the one it was trained on."""
     batch_size: int
-    """Images that `tustin eval` loads together."""
+    """Batch size of `tustin eval`."""
     data_at_path: str | None = None
-    """What a path alone means to `tustin eval`; if nothing is said here, data as those of the training."""
+    """The kind of dataset that `tustin eval` expects at a path; None: that of the training."""
     settings: type | None = None
-    """Settings of its own, which a config has under its name."""
+    """The class of the task's own settings; a config has them under the name of the task."""
     smooths_labels: bool = True
 
     @property
@@ -56,7 +56,7 @@ class TaskKind:
         return open_data(self.name, self.data, data, training)
 
     def own_settings(self, trained_with: Mapping[str, Any]) -> Any:
-        """Its own among the settings in a checkpoint, by their dotted names; the file may come from a stranger."""
+        """The task's own settings, out of all settings in a checkpoint. They are checked: the file may be untrusted."""
         if self.settings is None:
             return None
         prefix = f"{self.name}."
@@ -99,4 +99,4 @@ TASKS = {
     )
 }
 DATA_SETS = {name: data for kind in TASKS.values() for name, data in kind.data.items()}
-"""The data of all tasks; no two share a name."""
+"""The datasets of all tasks, by their unique names."""

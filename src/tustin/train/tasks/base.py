@@ -1,4 +1,4 @@
-"""What a task is made of: what the engine is told about it, its data sets, and how a model of it is measured."""
+"""The parts of a task: what the training loop needs, its datasets, and how a model is evaluated."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Task(Protocol):
         """Lines about the data, to print before the training begins."""
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """The parts of the mean loss of a batch, whose sum is the loss; `model` is the task's, perhaps wrapped.
+        """The parts of the mean loss of a batch, by name. Their sum is the loss.
 
-        A run records each of them by its name, if there are several.
+        `model` is the model of the task, or a wrapper of it. If there are several parts, a run records each of them.
         """
 
     def diagnose(self, model: nn.Module, batch: Batch) -> Diagnosis:
@@ -63,7 +63,7 @@ class Evaluation:
     data: BatchSource
     classes: list[str]
     predict: Callable[[Any, Batch], Any]
-    """What the meter takes, of a model and a batch."""
+    """Computes the prediction of a model for a batch, which the meter then reads."""
     meter: Callable[[], Meter]
 
     def run(
@@ -91,13 +91,13 @@ class DataSet:
     """A dataset and the settings that it reads; any other setting is an error, because it would have no effect."""
 
     open: Callable[[DataConfig, bool], Any]
-    """The half for training or the other, of the settings `data.*`."""
+    """Opens the training images (True) or the held-out images (False), given the settings `data.*`."""
     settings: set[str]
-    """Names of the settings `data.*`."""
+    """Names of the settings `data.*` that it reads."""
     augment: set[str]
-    """Names of the settings `augment.*`."""
+    """Names of the settings `augment.*` that it reads."""
     at_path: str | None = None
-    """What `data.path` must lead to, if it needs one."""
+    """What `data.path` must point to, in words; None if it needs no path."""
 
 
 def open_data(task: str, known: Mapping[str, DataSet], data: DataConfig, training: bool) -> Any:
