@@ -14,6 +14,11 @@ import sys
 from os.path import normpath, relpath
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element
+
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.inlinepatterns import InlineProcessor
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "build" / "docs"
@@ -61,6 +66,30 @@ def formula(source: str, language: str, class_name: str, options: Any, md: Any, 
     from latex2mathml.converter import convert
 
     return f'<div class="{class_name}">{convert(source, display="block")}</div>'
+
+
+class _Raised(InlineProcessor):
+    """h_k and e^{AΔ} in a sentence: as a subscript and a superscript."""
+
+    def handleMatch(self, m: re.Match[str], data: str) -> tuple[Element, int, int]:
+        element = Element("sub" if m[1] == "_" else "sup")
+        element.text = m[2].strip("{}")
+        return element, m.start(), m.end()
+
+
+class Formulas(Extension):
+    """What is written as in LaTeX in the text of a page or of a docstring."""
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        pattern = r"(?<=[\w)\u0304])(\^)(\{[^{}]+\}|\(\w\)|[A-Za-z]+|\d+|Δ)"
+        md.inlinePatterns.register(_Raised(pattern, md), "superscript", 41)
+        pattern = r"(?<=[^\W\d_]|[)\u0304])(_)(\{[^{}]+\}|[a-z\d](?!\w))"
+        md.inlinePatterns.register(_Raised(pattern, md), "subscript", 40)
+
+
+def makeExtension(**options: Any) -> Extension:
+    """What Markdown calls to get it."""
+    return Formulas(**options)
 
 
 def collect() -> None:

@@ -69,6 +69,15 @@ def test_the_site_shows_what_github_shows(site: Path) -> None:
         assert article.count("<math") == sum(token.type == "fence" and token.info == "math" for token in tokens)
 
 
+def test_every_entry_of_the_reference_says_something(site: Path) -> None:
+    """The description comes from the docstring; a constant may have lost it on the way."""
+    for page in (site / "reference").glob("*.html"):
+        for entry in page.read_text(encoding="utf-8").split("<h2 id=")[1:]:
+            _, _, contents = entry.partition('<div class="doc doc-contents first">')
+            contents = re.sub(r'\s*<p class="doc doc-class-bases">.*?</p>', "", contents, count=1, flags=re.DOTALL)
+            assert contents.lstrip().startswith("<p>"), f"{page.name}: {entry[:60]}"
+
+
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
@@ -81,6 +90,25 @@ def test_every_name_of_the_reference_has_its_place(site: Path) -> None:
         html = (site / "reference" / page.name).with_suffix(".html").read_text(encoding="utf-8")
         for name in re.findall(r"^::: ([\w.]+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
             assert f'id="{name}"' in html, name
+
+
+def test_no_formula_stays_source(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        for article in re.findall(r"<article[^>]*>(.*?)</article>", page.read_text(encoding="utf-8"), re.DOTALL):
+            text = re.sub(r"<(pre|code)\b.*?</\1>|<[^>]+>", "", article, flags=re.DOTALL)
+            assert not re.findall(r"\S*(?:\^|_\{|\\frac)\S*", text), page.name
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("h_k = e^z·h_{k−1}", "h<sub>k</sub> = e<sup>z</sup>·h<sub>k−1</sub>"),
+        ("∫₀^Δ Ā_k (AΔ)^k φ_k^(m)", "∫₀<sup>Δ</sup> Ā<sub>k</sub> (AΔ)<sup>k</sup> φ<sub>k</sub><sup>(m)</sup>"),
+        ("`h_k` sm_70 d_state _once_", "<code>h_k</code> sm_70 d_state <em>once</em>"),
+    ],
+)
+def test_subscripts_and_superscripts(text: str, html: str) -> None:
+    assert MAKE_SITE["Markdown"](extensions=[MAKE_SITE["Formulas"]()]).convert(text) == f"<p>{html}</p>"
 
 
 @pytest.mark.parametrize("link", ["nowhere.md", "images/none.png", "../src/none.py"])

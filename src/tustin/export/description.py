@@ -18,6 +18,7 @@ __all__ = ["DYNAMIC", "INPUT", "OUTPUT", "SEED", "describe_for_export", "dynamic
 
 INPUT, OUTPUT = "images", "logits"
 DYNAMIC = ("batch", "height", "width")
+"""The sizes of the input that an exported model can leave open."""
 TASKS = ("classification", "segmentation")
 SEED = 0
 

@@ -45,6 +45,7 @@ METRICS = {
         Metric("train_seconds", "training time", "s", False),
     )
 }
+"""Every number that a run can end with, by name."""
 
 
 class Meter(Protocol):

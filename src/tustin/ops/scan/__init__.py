@@ -53,6 +53,7 @@ BACKENDS = declare(
     replace(REFERENCE, description="plain PyTorch, sequential; any device, dtype and discretization"),
     warns=lambda device: True,
 )
+"""What can compute `selective_scan`, by name."""
 
 
 def selective_scan(

@@ -98,5 +98,6 @@ TASKS = {
         ),
     )
 }
+"""Every task, by name."""
 DATA_SETS = {name: data for kind in TASKS.values() for name, data in kind.data.items()}
 """The datasets of all tasks, by their unique names."""
