@@ -73,7 +73,7 @@ def test_the_relative_table_has_the_noise_and_the_peer():
 def test_the_summary_says_where_how_and_whether_others_used_the_machine():
     text = summary(speed())
     assert "AMD EPYC, 2 threads on 2 cores" in text
-    assert "images of 224 x 224; 16 rounds in turns, in 2 processes told to keep freed memory." in text
+    assert "images of 224 x 224; 16 rounds in turns, in 2 processes, with freed memory kept." in text
     busy = made_up()
     busy = replace(busy, machine=busy.machine | {"load": 2.3})
     assert "(load 2.3): do not trust" in summary(type(speed())(busy))

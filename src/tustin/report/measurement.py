@@ -212,7 +212,7 @@ class Result:
     def how(self) -> str:
         """Rounds and processes in words, and a warning if others used the machine."""
         processes = "one process" if self.processes == 1 else f"{self.processes} processes"
-        kept = " told to keep freed memory" if self.options.device == "cpu" else ""
+        kept = ", with freed memory kept" if self.options.device == "cpu" else ""
         return f"{self.rounds} round{'s'[: self.rounds > 1]} in turns, in {processes}{kept}{self.busy}"
 
     @property

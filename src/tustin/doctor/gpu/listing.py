@@ -151,10 +151,10 @@ def by_line(found: Listing) -> Table:
     return Table(
         "listing",
         f"The loop of {found.discretization} on {found.target}, by lines",
-        ("function", "line", "opcodes", "instructions", "each"),
+        ("function", "line", "opcodes", "instructions", "per update"),
         rows,
-        f"One pass of a thread through the innermost loop, forward, {_DTYPE}. Each: for each of its {found.updates} "
-        "updates of a state. A function after < is the one that calls.",
+        f"Instructions of one thread in one pass through the innermost loop, forward, {_DTYPE}. Per update: divided by "
+        f"the {found.updates} state updates of this pass. f < g: function f, called by g.",
         frozenset({"line", "opcodes"}),
     )
 

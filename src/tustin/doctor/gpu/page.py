@@ -53,8 +53,8 @@ def _counted(shown: _Shown, rules: Sequence[str]) -> Table:
             cells += [_number(new.per_update(f"global {kind}"), 2) for kind in ("load", "store")]
         rows.append((rule, *cells))
     note = (
-        "Registers are those of a thread on sm_80 and on sm_90; sm_80 and sm_90 the instructions of one lane for each "
-        "token and state; the rest is sm_90's: instructions relative to zoh, global loads and global stores."
+        "Registers: of a thread, on sm_80 and on sm_90. sm_80, sm_90: instructions of a thread per token and state. To "
+        "zoh: instructions relative to zoh, on sm_90. Loads, stores: of global memory, per token and state, on sm_90."
     )
     return Table("counted", "Instructions of the scan", tuple(header), rows, note)
 
@@ -79,7 +79,7 @@ def _estimated(shown: _Shown, rules: Sequence[str]) -> Table:
         for side, size in moved.items()
     )
     same = f"The bytes of {BATCHES['']} images are the same for every rule without λ"
-    note = f"Microseconds, and what the limit is. {same}: {memory}."
+    note = f"Microseconds, and the limit: memory, issue or units. {same}: {memory}."
     return Table("estimated", "Least time of one scan", header, rows, note)
 
 
