@@ -106,7 +106,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_argument_group("how it runs")
     how.add_argument(
-        "--jobs", metavar="N", type=at_least_one, help="runs at a time (default: one per GPU, or cores / threads)"
+        "--jobs",
+        metavar="N",
+        type=at_least_one,
+        help="runs at the same time (default: one per GPU, or cores / threads)",
     )
     how.add_argument(
         "--threads-per-run",

@@ -31,12 +31,12 @@ RK4 = Discretization(
     name="rk4",
     coefficients=_limited,
     alpha="1 + z + z²/2 + z³/6 + z⁴/24, step limited to z ≥ −1.596",
-    betas=("Δ·(1 + z/2 + z²/6 + z³/24), likewise",),
+    betas=("Δ·(1 + z/2 + z²/6 + z³/24), same limit",),
     order=1,
     held_order=4,
     exact_equilibrium=True,
     stable=(-inf, 0),
-    source="paper, RK4; limiter ours",
+    source="paper, RK4; our limiter",
 )
 
 RK4_RAW = Discretization(
