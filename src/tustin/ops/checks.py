@@ -26,11 +26,17 @@ def check_tensor(operator: str, name: str, tensor: object) -> Tensor:
 
 
 def check_overwritable(operator: str, name: str, tensor: Tensor) -> None:
-    """Raise if several of its elements share one place in memory."""
-    if any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)):
-        raise ValueError(
-            f"{operator}: {name} is overwritten, but it is an expanded tensor; expected one with memory of its own"
-        )
+    """Raise if several of its elements may share one place in memory."""
+    if tensor.is_contiguous():
+        return
+    reach = 0  # of the dimensions with smaller steps
+    for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and step <= reach:
+            raise ValueError(
+                f"{operator}: {name} is overwritten, but some of its elements share memory, as in an expanded tensor; "
+                "expected a tensor without such overlaps"
+            )
+        reach += (size - 1) * step
 
 
 def check_flags(operator: str, **flags: bool) -> None:

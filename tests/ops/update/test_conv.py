@@ -103,5 +103,6 @@ def test_other_mistakes() -> None:
         causal_conv_update(**x, state=None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="causal_conv_update: silu must be True or False, got 'silu'"):
         causal_conv_update(**x, state=torch.zeros(2, 5, 3), silu="silu")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="state is overwritten, but it is an expanded tensor; expected one with mem"):
-        causal_conv_update(**x, state=torch.zeros(1, 5, 3).expand(2, 5, 3))
+    for overlapping in (torch.zeros(1, 5, 3).expand(2, 5, 3), torch.zeros(2, 7).unfold(1, 3, 1)):
+        with pytest.raises(ValueError, match="state is overwritten, but some of its elements share memory, as in an"):
+            causal_conv_update(**x, state=overlapping)

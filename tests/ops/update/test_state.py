@@ -183,5 +183,6 @@ def test_other_mistakes() -> None:
         selective_state_update(state, **tokens, discretization="zho")
     with pytest.raises(ValueError, match="unknown backend 'gpu'"):
         selective_state_update(state, **tokens, backend="gpu")
-    with pytest.raises(ValueError, match="state is overwritten, but it is an expanded tensor; expected one with mem"):
-        selective_state_update(state[:1].expand_as(state), **tokens)
+    for overlapping in (state[:1].expand_as(state), torch.zeros(99).as_strided(state.shape, (9, 1, 2))):
+        with pytest.raises(ValueError, match="state is overwritten, but some of its elements share memory, as in an"):
+            selective_state_update(overlapping, **tokens)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 from torch import Tensor
 
@@ -53,7 +55,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, *, backend: str = "auto") ->
     Args:
         x: (…, D), of any strides.
         weight: (D,).
-        eps: Added to the mean of the squares.
+        eps: Added to the mean of the squares; at least 0.
         backend: "auto", "native" (CPU) or "reference". "auto" is native where that can run. Under the transforms of
             `torch.func` and in forward-mode differentiation the reference replaces it.
 
@@ -64,6 +66,8 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, *, backend: str = "auto") ->
     check_tensor("rms_norm", "weight", weight)
     if not isinstance(eps, float | int) or isinstance(eps, bool):
         raise TypeError(f"rms_norm: eps must be a number, got {eps!r}")
+    if not 0 <= eps <= sys.float_info.max:
+        raise ValueError(f"rms_norm: eps must be finite and at least 0, got {eps!r}")
     if weight.ndim != 1 or x.shape[-1:] != weight.shape:
         shapes = f"x has shape {tuple(x.shape)} and weight {tuple(weight.shape)}"
         raise ValueError(f"rms_norm: {shapes}, expected (…, D) and (D,)")

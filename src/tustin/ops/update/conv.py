@@ -39,7 +39,7 @@ def causal_conv_update(
     Args:
         x: The next token, (batch, D), or the next tokens, (batch, D, L).
         state: The newest samples, oldest first, (batch, D, S) with S of at least K−1; zeros before the first token. It
-            is overwritten. Of any dtype and strides.
+            is overwritten, so it must not share memory with the other arguments. Of any dtype and strides.
         weight: One filter per channel, (D, K); its last entry multiplies the current token.
         bias: Added before the SiLU, (D,).
         silu: Apply the SiLU.

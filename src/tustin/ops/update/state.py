@@ -50,7 +50,8 @@ def selective_state_update(
 
     Args:
         state: The state, (batch, D, N); for a rule of p > 1 input samples (batch, D, N, p), as `selective_scan` returns
-            it. It is overwritten. Any dtype and strides are allowed; contiguous float32 is fastest.
+            it. It is overwritten, so it must not share memory with the other arguments. Any dtype and strides are
+            allowed; contiguous float32 is fastest.
         u: Input, (batch, D).
         delta: Step sizes, (batch, D).
         A: Diagonal of the state matrix, (D, N), real.
