@@ -1,35 +1,51 @@
 """What training costs beside the model: loading data and running the engine, as shares of an update.
 
-    python benchmarks/training.py [--updates 20] [--rounds 5] [--json training.json]
+    python benchmarks/training.py [--discretizations zoh,bil] [--rounds 5] [--json training.json]
 
 ViM-tiny at 32 px with patches of 16, batch 128, images in memory, the augmentation of the recipe cifar100. Three things
-are timed in turns, the same number of updates each: the engine as it trains; forward, backward and optimizer alone on a
-batch at hand; and the loading of the batches alone. The share of data and engine is what the first takes beyond the
-second.
+are timed in turns: the engine as it trains; forward, backward and optimizer alone on a batch at hand; and the loading
+of a batch alone. The share of data and engine is what the first takes beyond the second.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
-import statistics
+import functools
 import tempfile
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from accelerate import Accelerator
 
-from tustin.bench.worker import in_laps, time_once
+from tustin.bench import machine
+from tustin.bench.measure import Plan, Process, measure, side_by_side
+from tustin.bench.worker import MAKERS
 from tustin.data import Images, training_batches
-from tustin.doctor import collect
+from tustin.report import terminal
+from tustin.report.formats import json_text
+from tustin.report.measurement import Case, Options
+from tustin.report.timing import round_ratio
 from tustin.support.files import write_text
-from tustin.train import TASKS, Config, RunFolder, Trainer, load_recipe
+from tustin.train import TASKS, RunFolder, Trainer, load_recipe
 from tustin.train.tasks.classification import DATA
 
 BATCH = 128
+STEPS = ("engine", "model", "data")
+
+
+@dataclass(frozen=True)
+class UpdateCase(Case, kind="update"):
+    """One update with a rule, or a part of one."""
+
+    discretization: str
+    step: str
+
+    @property
+    def work(self) -> UpdateCase:
+        return replace(self, step="")
 
 
 def random_images(training: bool) -> Images:
@@ -39,71 +55,51 @@ def random_images(training: bool) -> Images:
     return Images(list(pixels), labels, [str(i) for i in range(100)], training)
 
 
-def settings(discretization: str, workers: int, out: str) -> Config:
-    changes = {"optim.batch_size": BATCH, "data.workers": workers, "model.discretization": discretization, "out": out}
-    return load_recipe("cifar100", {**changes, "augment.repeats": 1})
-
-
-def seconds_of_rounds(trainer: Trainer, config: Config, updates: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds of one update, a number for each round."""
-    stop = (1 + rounds) * updates
-    batches = training_batches(trainer.task.train_data, trainer.order, 0, stop, workers=config.data.workers)
-    alone = training_batches(trainer.task.train_data, trainer.order, 0, stop)
+@functools.cache
+def steps(discretization: str) -> dict[str, Callable[[], object]]:
+    """A call of each step; all share the model and its optimizer."""
+    DATA["cifar100"] = replace(DATA["cifar100"], open=lambda data, training: random_images(training), at_path=None)
+    folder = tempfile.TemporaryDirectory()
+    changes = {"optim.batch_size": BATCH, "model.discretization": discretization, "out": folder.name}
+    config = load_recipe("cifar100", {**changes, "augment.repeats": 1})
+    trainer = Trainer(config, TASKS["classification"].make(config), Accelerator(cpu=True), RunFolder(folder.name))
+    batches, alone = (training_batches(trainer.task.train_data, trainer.order, 0, 10**6) for _ in range(2))
     kept = {name: part.clone() if isinstance(part, torch.Tensor) else part for name, part in next(alone).items()}
 
-    def engine() -> None:
-        trainer.update(batches)
-
     def model() -> None:
-        images = kept["images"]
-        torch.nn.functional.cross_entropy(trainer.model(images), kept["labels"]).backward()
+        torch.nn.functional.cross_entropy(trainer.model(kept["images"]), kept["labels"]).backward()
         trainer.optimizer.step()
         trainer.optimizer.zero_grad()
 
-    def data() -> None:
-        next(alone)
+    return dict(zip(STEPS, (lambda: trainer.update(batches), model, lambda: (folder, next(alone))), strict=True))
 
-    steps = {"engine": engine, "model": model, "data": data}
 
-    def turn(member: int) -> float:
-        step = [*steps.values()][member]
-        return time_once(lambda: [step() for _ in range(updates)]) / updates
-
-    engine()  # warm
-    return dict(zip(steps, in_laps(turn, [range(len(steps))], at_least=math.inf, most=rounds), strict=True))
+MAKERS["update"] = lambda case: steps(case.discretization)[case.step]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--updates", type=int, default=10, help="updates a round (default: 10)")
     parser.add_argument("--discretizations", default="zoh,foh,bil,pol,hoh,rk4", help="with commas between them")
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
-    parser.add_argument("--workers", type=int, default=0, help="processes that load images (default: 0)")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     args = parser.parse_args()
-    DATA["cifar100"] = replace(DATA["cifar100"], open=lambda data, training: random_images(training), at_path=None)
-    results = []
-    for discretization in args.discretizations.split(","):
-        with tempfile.TemporaryDirectory() as out:
-            config = settings(discretization, args.workers, out)
-            task = TASKS["classification"].make(config)
-            trainer = Trainer(config, task, Accelerator(cpu=True), RunFolder(out))
-            found = seconds_of_rounds(trainer, config, args.updates, args.rounds)
-        middle = {name: statistics.median(seconds) for name, seconds in found.items()}
-        shares = [1 - model / engine for model, engine in zip(found["model"], found["engine"], strict=True)]
-        result = {
-            "discretization": discretization,
-            "samples_per_second": BATCH / middle["engine"],
-            "seconds": found,
-            "data_and_engine_share": statistics.median(shares),
-        }
-        results.append(result)
-        times = ", ".join(f"{name} {1e3 * value:.0f} ms" for name, value in middle.items())
-        spread = f"rounds {min(shares):.1%} to {max(shares):.1%}"
-        share = f"data and engine {statistics.median(shares):.1%} of an update ({spread})"
-        print(f"{discretization:5} {BATCH / middle['engine']:7.1f} images/s; {times}; {share}", flush=True)
+    options = Options(threads=torch.get_num_threads(), discretizations=tuple(args.discretizations.split(",")))
+    cases = [UpdateCase(rule, step, threads=options.threads) for rule in options.discretizations for step in STEPS]
+    plan = Plan(cases, lambda case: Process(str(case.work)), args.rounds, side_by_side(seconds=3.0))
+    facts = machine.describe("cpu", "timm")
+    with terminal.progress("training") as show:
+        command = f"python benchmarks/training.py --discretizations {args.discretizations} --rounds {args.rounds}"
+        result = measure(plan, show).result("training", command, options, facts)
+    for rule in options.discretizations:
+        engine, model, data = (result.timings[case] for case in cases if case.discretization == rule)
+        share = round_ratio(model, engine)
+        low, high = 1 - max(share.values), 1 - min(share.values)
+        middle = zip(STEPS, (engine, model, data), strict=True)
+        times = ", ".join(f"{step} {1e3 * timing.median:.0f} ms" for step, timing in middle)
+        beside = f"data and engine {1 - share.median:.1%} of an update (rounds {low:.1%} to {high:.1%})"
+        print(f"{rule:5} {BATCH / engine.median:7.1f} images/s; {times}; {beside}")
     if args.json:
-        write_text(args.json, json.dumps({"machine": collect(), "results": results}, indent=2, default=str) + "\n")
+        write_text(args.json, json_text(result.facts()))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,11 @@ from tustin.report.timing import Lap, Timing
 
 ROUNDS = 16
 MODEL, NANO = "vim_tiny_patch16_224", "vim_nano_patch4_stride2_8"
+SIZES = (224, 384, 512, 768, 1024, 1248)
 OPTIONS = Options(
     model=MODEL, discretizations=PAPER_DISCRETIZATIONS, batch_sizes=(1, 4, 8, 16, 32), threads=2, rounds=ROUNDS
 )
-RESOLUTION = Options(model=MODEL, discretizations=("bil",), sizes=resolution.SIZES, threads=2, rounds=ROUNDS)
+RESOLUTION = Options(model=MODEL, discretizations=("bil",), sizes=SIZES, threads=2, rounds=ROUNDS)
 MACHINE = SCAN_MACHINE | {"backends": dict.fromkeys(PAPER_DISCRETIZATIONS, "native")}
 COST = {"zoh": 1.0, "foh": 1.02, "bil": 0.95, "pol": 1.004, "hoh": 1.011, "rk4": 0.952}
 NOISE = 0.003

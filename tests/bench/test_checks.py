@@ -9,7 +9,7 @@ from tests.systems import FUSED
 from tustin.bench.checks import LONG, check_all, check_texts
 from tustin.bench.scan import Scans
 
-GEMM = Scans(made_up()).limit_timings["gemm"]
+GEMM = Scans(made_up()).limits["gemm"]
 
 
 def test_checks_say_what_was_measured():

@@ -37,7 +37,7 @@ def test_the_plan_has_every_rule_the_noise_and_the_peers():
 
 
 def test_the_grid_has_all_candidates_and_batch_sizes():
-    tables = {table.name: table for table in inference.tables(speed())}
+    tables = {table.name: table for table in inference.tables(speed(), checks(speed()))}
     assert list(tables) == ["fastest", "scenarios", "relative", "latency", "throughput", "memory", "checks"]
     throughput = rows(tables["throughput"])
     assert len(throughput) == 9
@@ -66,9 +66,10 @@ def test_bil_is_held_against_the_peer_at_one_batch_size():
 
 def test_the_profile_is_of_bil_at_eight_images():
     options = replace(OPTIONS, batch_sizes=(1, 8, 32))
-    profiled = inference._profiled(options)
+    profiled = inference.profiled(inference.cases(options))
     assert (profiled.candidate.discretization, profiled.batch, profiled.training) == ("bil", 8, False)
-    zoh = inference._profiled(replace(options, discretizations=("zoh",), batch_sizes=(4,)), training=True)
+    only_zoh = replace(options, discretizations=("zoh",), batch_sizes=(4,))
+    zoh = inference.profiled(inference.cases(only_zoh, training=True))
     assert (zoh.candidate.discretization, zoh.batch, zoh.training) == ("zoh", 4, True)
     shares = {"bil, batch 8": {"scan": 0.6, "norm": 0.4}, "another": {"scan": 1.0}}
     (table,) = shares_tables(replace(made_up(), notes={"shares": shares}), "Where the time goes")

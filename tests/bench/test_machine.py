@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 
 def test_rates_follow_the_model():
     result = Scans(made_up())
-    assert result.limits.gemm == pytest.approx(200e9)
-    assert result.limits.copy == pytest.approx(20e9)
+    assert result.limit("gemm") == pytest.approx(200e9)
+    assert result.limit("copy") == pytest.approx(20e9)
     rates = {rate.discretization: rate for rate in result.rates()}
     assert list(rates) == list(FUSED)
     mamba = rates["mamba"]

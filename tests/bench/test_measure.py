@@ -27,6 +27,9 @@ class FakeWorker:
         self.log = log
         log.append("start")
 
+    def ask(self, work, *arguments):
+        return getattr(self, work.__name__)(*arguments)
+
     def first_calls(self, case):
         if case.discretization == "c":
             raise RuntimeError("no compiler\nsecond line")
@@ -48,7 +51,7 @@ def log(monkeypatch):
 
 
 def plan(cases, parties, rounds=3, **options) -> Plan:
-    return Plan(cases, lambda case: ONE, lambda expected: rounds, lambda expected, rounds: parties, **options)
+    return Plan(cases, lambda case: ONE, rounds, lambda expected, rounds: parties, **options)
 
 
 def silent(*progress):
@@ -56,7 +59,7 @@ def silent(*progress):
 
 
 def test_every_party_has_a_turn_in_every_round(log):
-    parties = [Party(members, ONE, 3, len(members) / 2) for members in ((A, B), (B,), (A,))]
+    parties = [Party(members, 3, len(members) / 2) for members in ((A, B), (B,), (A,))]
     told = []
     found = measure(plan([A, B], parties), lambda *progress: told.append(progress))
     turns = [("ab", [[0, 1]], 1.0), ("b", [[0]], 0.5), ("a", [[0]], 0.5)]
@@ -68,7 +71,7 @@ def test_every_party_has_a_turn_in_every_round(log):
 
 
 def test_fresh_processes_share_the_rounds(log):
-    parties = [Party((A,), ONE, 5, 0.0)]
+    parties = [Party((A,), 5, 0.0)]
     assert measure(plan([A], parties, rounds=5, processes=2), silent).processes == 2
     assert [entry if isinstance(entry, str) else "lap" for entry in log] == [
         *("start", "lap", "lap", "lap", "end", "start", "lap", "lap", "end")
@@ -77,14 +80,14 @@ def test_fresh_processes_share_the_rounds(log):
 
 
 def test_a_balanced_party_changes_its_order_from_lap_to_lap_and_round_to_round(log):
-    party = Party((A, B, CELL), ONE, 2, 0.0, balanced=True)
+    party = Party((A, B, CELL), 2, 0.0, balanced=True)
     assert party.orders(0) == [balanced_order(3, lap) for lap in range(3)]
     assert party.orders(1) == [balanced_order(3, 1 + lap) for lap in range(3)]
 
 
 def test_what_is_refused_or_may_fail_is_left_out_with_its_reason(log):
     options = {"refuse": lambda case, known, processes: "too slow" if case == B else None}
-    found = measure(plan([A, B, C], [Party((A,), ONE, 3, 0.0)], may_fail=lambda case: case == C, **options), silent)
+    found = measure(plan([A, B, C], [Party((A,), 3, 0.0)], may_fail=lambda case: case == C, **options), silent)
     assert found.skipped == {B: "too slow", C: "no compiler second line"}
     assert list(found.timings) == [A]
     assert found.first == {A: 2.0}
@@ -100,9 +103,7 @@ def test_of_some_the_first_call_is_all_that_is_measured(log):
         seen.append(dict(expected))
         return []
 
-    found = measure(
-        Plan([A, B], lambda case: ONE, lambda expected: 1, parties, once=lambda case, seconds: case == B), silent
-    )
+    found = measure(Plan([A, B], lambda case: ONE, 1, parties, once=lambda case, seconds: case == B), silent)
     assert seen == [{A: 1.0}]
     assert found.timings[B].laps == {Lap(FIRST_CALL, 0, 0): 1.0}
 
@@ -129,5 +130,5 @@ def test_everyone_has_every_place_and_follows_every_other_once(n):
 
 def test_cases_of_the_same_work_are_a_party() -> None:
     long = replace(A, L=2)  # another rule is not other work
-    found = side_by_side(ONE, 0.5)({A: 1.0, long: 1.0, B: 1.0}, 3)
-    assert found == [Party((A, B), ONE, 3, 1.0, balanced=True), Party((long,), ONE, 3, 0.5, balanced=True)]
+    found = side_by_side(0.5)({A: 1.0, long: 1.0, B: 1.0}, 3)
+    assert found == [Party((A, B), 3, 1.0, balanced=True), Party((long,), 3, 0.5, balanced=True)]

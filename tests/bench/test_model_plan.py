@@ -19,6 +19,9 @@ class FakeWorker:
         self.calls = []
         started.append(self)
 
+    def ask(self, work, *arguments):
+        return getattr(self, work.__name__)(*arguments)
+
     def first_calls(self, case):
         self.calls.append(("first", case))
         if case.candidate.compiled:
@@ -29,7 +32,7 @@ class FakeWorker:
         self.calls += [("lap", case) for case in cases]
         return [[seconds_of(case, 0)] for case in cases]
 
-    def peak(self, case):
+    def growth(self, case):
         self.calls.append(("peak", case))
         return 10**9 * case.batch
 
@@ -44,8 +47,7 @@ class FakeWorker:
 @pytest.fixture
 def workers(monkeypatch):
     started = []
-    for module in (measure, model_plan):
-        monkeypatch.setattr(module, "Worker", functools.partial(FakeWorker, started))
+    monkeypatch.setattr(measure, "Worker", functools.partial(FakeWorker, started))
     monkeypatch.setattr("tustin.bench.machine._load", lambda: 0.0)
     monkeypatch.setattr(memory.workloads, "available_bytes", lambda device: 10**15)
     return started
@@ -119,22 +121,22 @@ def test_a_batch_that_would_not_fit_ends_the_growth_and_is_named(workers, monkey
     ],
 )
 def test_memory_that_runs_out_all_the_same_ends_the_growth(workers, monkeypatch, message):
-    def peak(self, case):
+    def growth(self, case):
         if case.batch > 4:
             raise RuntimeError(message)
         return 1
 
-    monkeypatch.setattr(FakeWorker, "peak", peak)
+    monkeypatch.setattr(FakeWorker, "growth", growth)
     found = run([replace(CASE, batch=batch) for batch in (1, 4, 8, 16)], 1)
     assert {case.batch for case in found.timings} == {1, 4}
     assert {reason[:27] for reason in found.skipped.values()} == {"the memory was not enough: "}
 
 
 def test_any_other_failure_is_not_hidden(workers, monkeypatch):
-    def peak(self, case):
+    def growth(self, case):
         raise RuntimeError("the process that was timing zoh ended with code -11; if that is -9, it ran out of memory")
 
-    monkeypatch.setattr(FakeWorker, "peak", peak)
+    monkeypatch.setattr(FakeWorker, "growth", growth)
     with pytest.raises(RuntimeError, match="code -11"):
         run([CASE], 1)
 

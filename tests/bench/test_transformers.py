@@ -46,7 +46,7 @@ def test_no_path_shares_a_process_and_all_have_a_turn_in_each_round() -> None:
     plan = transformers.plan_of(planned, 3)
     assert len({plan.process(case) for case in planned}) == len(language.PATHS)
     parties = plan.parties(dict.fromkeys(planned, 0.1), 3)
-    assert [(party.members, party.process.name, party.turns) for party in parties] == [
+    assert [(party.members, plan.process(party.members[0]).name, party.turns) for party in parties] == [
         ((case,), case.path, 3) for case in planned
     ]
     assert plan.once(planned[0], 11.0)
@@ -55,7 +55,7 @@ def test_no_path_shares_a_process_and_all_have_a_turn_in_each_round() -> None:
 
 def test_checks() -> None:
     outcome = transformers.outcome(result_of(SECONDS))
-    assert [(check["measured"], check["holds"]) for check in outcome.findings["checks"]] == [
+    assert [(check.measured, check.holds) for check in outcome.checks] == [
         (160.0, True),
         (3.0, False),
         (1.25, False),
@@ -67,7 +67,7 @@ def test_checks() -> None:
 
 def test_what_was_not_measured() -> None:
     outcome = transformers.outcome(result_of({("tustin", DECODING): 0.04}))
-    assert [check["measured"] for check in outcome.findings["checks"]] == [None] * 3
+    assert [check.measured for check in outcome.checks] == [None] * 3
 
 
 def test_the_result_can_be_read_back() -> None:

@@ -95,7 +95,7 @@ def test_defaults_are_the_papers_rules_and_sizes_for_a_cpu(measured, capsys):
 
 def test_on_a_gpu_the_batch_grows_as_in_the_paper(measured, monkeypatch):
     monkeypatch.setattr("torch.accelerator.current_accelerator", lambda check_available: torch.device("cuda"))
-    monkeypatch.setattr(inference, "choose", lambda *args: "triton")
+    monkeypatch.setattr(model_plan, "choose", lambda *args: "triton")
     assert main(["bench", "inference"]) == 0
     assert measured[0].device == "cuda"
     assert measured[0].batch_sizes == (1, 4, 8, 16, 32, 64, 128, 256, 512)

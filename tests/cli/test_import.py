@@ -14,7 +14,7 @@ from tests.bench.results import CELL
 from tests.cli.commands import refused, told
 from tests.train.small import SMALL
 from tustin import DISCRETIZATIONS
-from tustin.bench.worker import Worker
+from tustin.bench.worker import Worker, first_calls
 from tustin.cli import main
 from tustin.discretize import import_rules
 from tustin.models import CheckpointError
@@ -134,7 +134,7 @@ def test_the_process_of_a_benchmark_knows_the_rule(rules: Path) -> None:
     import_rules(rules)
     worker = Worker({})
     try:
-        first, _ = worker.first_calls(replace(CELL, backend="reference", discretization=RULE, L=2, batch=1))
+        first, _ = worker.ask(first_calls, replace(CELL, backend="reference", discretization=RULE, L=2, batch=1))
     finally:
         worker.close()
     assert first > 0

@@ -140,11 +140,11 @@ def worst(claim: str, relation: str, bound: float, ratios: dict[str, Ratio], dig
     )
 
 
-def checks_table(checks: Sequence[Check], title: str = "Checks", claim: str = "claim (ratio)") -> Table:
-    """The promises, and whether this run shows them."""
+def checks_tables(checks: Sequence[Check], title: str = "Checks", claim: str = "claim (ratio)") -> list[Table]:
+    """The promises, and whether this run shows them; no table if there are none."""
     header = (claim, "required", "measured", "95% interval", "holds")
     rows = [(check.claim, *check_texts(check)) for check in checks]
-    return Table("checks", title, header, rows, words=frozenset({"holds"}), long_names=True)
+    return [Table("checks", title, header, rows, words=frozenset({"holds"}), long_names=True)] if rows else []
 
 
 def check_texts(check: Check) -> tuple[str, ...]:

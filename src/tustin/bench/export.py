@@ -11,15 +11,14 @@ from ..report.terminal import Report
 from ..report.timing import CONFIDENCE, Ratio
 from ..support.extras import insist_on
 from . import machine
-from .checks import Check, checks_table, worst
-from .measure import Plan, Process, measure, side_by_side
-from .model_plan import KEEP_MEMORY, backends
+from .checks import Check, checks_tables, worst
+from .measure import Plan, measure, side_by_side
+from .model_plan import KEEP_MEMORY, MODELS, backends
 from .models import PEERS
 from .outcome import Outcome, left_out
 
 BOUND, BOUND_AT = 8, (224, 8)
 """How many times our own time onnxruntime may take, at this size and batch."""
-ROUNDS = 7
 _TURN = 0.5
 """Seconds of a turn, where calls are quicker."""
 
@@ -43,12 +42,11 @@ def run(options: Options, command: str, report: Report) -> Result:
     """All of them in turns."""
     insist_on("onnx")
     facts = machine.describe("cpu", ONNXRUNTIME) | {"backends": backends(options), "environment": KEEP_MEMORY}
-    process = Process("models", tuple(KEEP_MEMORY.items()))
     plan = Plan(
         cases=[case for cases in groups(options).values() for case in cases],
-        process=lambda case: process,
-        rounds=lambda expected: options.rounds or ROUNDS,
-        parties=side_by_side(process, _TURN),
+        process=lambda case: MODELS,
+        rounds=options.rounds,
+        parties=side_by_side(_TURN),
     )
     return measure(plan, report).result("export", command, options, facts)
 
@@ -62,9 +60,9 @@ def outcome(result: Result) -> Outcome:
     return Outcome(
         result=result,
         summary=f"{result.where} {models}; {result.how}.",
-        tables=[_times(result), *([checks_table(verdicts)] if verdicts else [])],
+        tables=[_times(result), *checks_tables(verdicts)],
         left_out=left_out(result),
-        findings={"checks": [check.facts() for check in verdicts]},
+        checks=verdicts,
         of_case=lambda case: _facts(result, case),
     )
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-
-from ..discretize import DISCRETIZATIONS
-from ..ops.dispatch import choose
 from ..report.measurement import Options, Result
 from ..report.speed import BASELINE, Candidate, ModelCase, Speed
 from ..report.speed_tables import conclusions, grid, summary
 from ..report.table import Table, number
 from ..report.terminal import Report
-from ..report.timing import Standing, round_ratio
+from ..report.timing import round_ratio
 from . import model_plan, training_tables
-from .checks import Check, checks_table, worst
+from .checks import Check, checks_tables, worst
 from .memory import memory_text
 from .models import PEERS, own_size, shares_tables
 from .outcome import Outcome, left_out
@@ -29,17 +27,13 @@ PROMISED_BATCH = 8
 
 def candidates(options: Options, training: bool = False) -> list[Candidate]:
     """The rules, the baseline once more, then the peers."""
-    model, peer = options.model, PEERS.get(options.model)
-    rules = [Candidate(model, discretization) for discretization in options.discretizations]
+    rules = [Candidate(options.model, discretization) for discretization in options.discretizations]
     found = [*rules, replace(rules[0], again=True)]
-    if (
-        not training
-        and choose("selective_scan", "auto", torch.device(options.device), DISCRETIZATIONS[BASELINE]) != "reference"
-    ):
+    if not training and model_plan.backends(options)[options.discretizations[0]] != "reference":
         found.append(replace(rules[0], backend="reference"))
     if options.compile:
         found.append(replace(rules[0], compiled=True))
-    if peer:
+    if peer := PEERS.get(options.model):
         found += [Candidate(peer, None), *([Candidate(peer, None, compiled=True)] if options.compile else [])]
     return found
 
@@ -55,19 +49,18 @@ def cases(options: Options, training: bool = False) -> list[ModelCase]:
     ]
 
 
-def run(options: Options, command: str, report: Report) -> Result:
-    """Measure inference; the rules have the baseline first."""
-    return model_plan.run("inference", command, options, cases(options), _profiled(options), report)
+def run(options: Options, command: str, report: Report, training: bool = False) -> Result:
+    """Measure inference, or training steps; the rules have the baseline first."""
+    name, planned = "train" if training else "inference", cases(options, training)
+    return model_plan.run(name, command, options, planned, profiled(planned), report)
 
 
-def run_training(options: Options, command: str, report: Report) -> Result:
-    """Measure training steps."""
-    return model_plan.run("train", command, options, cases(options, True), _profiled(options, True), report)
+run_training = functools.partial(run, training=True)
 
 
-def _profiled(options: Options, training: bool = False) -> ModelCase:
+def profiled(cases: Sequence[ModelCase]) -> ModelCase:
     """The case that is also profiled: bil's if it is among the rules, of about eight images."""
-    own = [case for case in cases(options, training) if case.candidate.model == options.model]
+    own = [case for case in cases if case.candidate.discretization]
     return min(own, key=lambda case: (case.candidate.discretization != "bil", abs(case.batch - PROMISED_BATCH)))
 
 
@@ -76,26 +69,27 @@ def outcome(result: Result) -> Outcome:
     from .plots import draw_inference
 
     speed = Speed(result)
+    verdicts = checks(speed)
     return Outcome(
         result=result,
         summary=summary(speed),
         tables=[
-            *(training_tables.tables(speed, checks(speed)) if speed.training else tables(speed)),
+            *(training_tables.tables(speed, verdicts) if speed.training else tables(speed, verdicts)),
             *shares_tables(result, "Where the time goes"),
         ],
         left_out=left_out(result),
         findings={
-            "fastest": {batch: _standing_facts(speed.standing(batch)) for batch in speed.batch_sizes},
+            "fastest": {batch: speed.standing(batch).facts() for batch in speed.batch_sizes},
             "noise": {batch: speed.noise(batch) for batch in speed.batch_sizes},
             "scenarios": speed.scenarios(),
-            "checks": [check.facts() for check in checks(speed)],
         },
+        checks=verdicts,
         of_case=lambda case: _times(speed, case) if isinstance(case, ModelCase) else {},
         draw=None if speed.training else lambda: draw_inference(speed),
     )
 
 
-def tables(speed: Speed) -> list[Table]:
+def tables(speed: Speed, verdicts: Sequence[Check]) -> list[Table]:
     """Everything that was found out, the conclusions first."""
     return [
         *conclusions(speed),
@@ -114,7 +108,7 @@ def tables(speed: Speed) -> list[Table]:
             "From the median time.",
         ),
         memory_table(speed),
-        checks_table(checks(speed)),
+        *checks_tables(verdicts),
     ]
 
 
@@ -137,11 +131,11 @@ def checks(speed: Speed) -> list[Check]:
     """What is promised about the throughput of every rule, relative to the baseline's."""
     found = []
     for batch in speed.batch_sizes:
-        ratios = {
-            name: speed.to_baseline(speed.of_discretization(name, batch))
+        gains = {
+            name: ratio.inverse()
             for name in speed.result.options.discretizations[1:]
+            if (ratio := speed.to_baseline(speed.of_discretization(name, batch)))
         }
-        gains = {name: ratio.inverse() for name, ratio in ratios.items() if ratio}
         claim = f"batch {batch}, throughput : {BASELINE}'s"
         if speed.training:
             bil = {name: gain for name, gain in gains.items() if name == "bil"}
@@ -165,8 +159,3 @@ def _times(speed: Speed, case: ModelCase) -> dict[str, Any]:
         "images_per_second": case.batch / timing.median,
         "time_by_baseline": ratio.facts() if ratio else None,
     }
-
-
-def _standing_facts(standing: Standing) -> dict[str, Any]:
-    margin = standing.margin.facts() if standing.margin else None
-    return {"fastest": standing.fastest, "tied": standing.tied, "runner_up": standing.runner_up, "margin": margin}

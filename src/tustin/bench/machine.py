@@ -46,21 +46,9 @@ makes of it have exactly these."""
 DIVISIONS = {"bil": 1, "true_bil": 1}
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What the machine can do."""
-
-    gemm: float
-    """FLOP/s of a product of square matrices, counting a multiplication and an addition as two."""
-    copy: float
-    """Bytes read plus bytes written per second."""
-
-    def attainable(self, discretization: str) -> float:
-        """Updates of a state per second, if each of its multiplications took as long as one of the matrix product."""
-        return self.gemm / (2 * MULTIPLICATIONS[discretization])
-
-
 GEMM, GEMM_ONE_THREAD, COPY = "gemm", "gemm_one_thread", "copy"
+WORK = {GEMM: GEMM_FLOP, GEMM_ONE_THREAD: GEMM_FLOP, COPY: 2 * COPY_BYTES}
+"""Of one call of each limit: multiplications and additions, or bytes read and written."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +76,6 @@ def _limit_calls(device: str) -> dict[str, Callable[[], object]]:
     return {GEMM: gemm, GEMM_ONE_THREAD: gemm, COPY: functools.partial(target.copy_, source)}
 
 
-def limits_from(gemm_seconds: float, copy_seconds: float) -> Limits:
-    """The rates, from what a call of each limit took."""
-    return Limits(GEMM_FLOP / gemm_seconds, 2 * COPY_BYTES / copy_seconds)
-
-
 @dataclass(frozen=True)
 class Rate:
     """How one rule's forward pass stands to the limits."""
@@ -103,27 +86,21 @@ class Rate:
     gemm_ratio: float
     """FLOP of a matrix product in the time of one update."""
     attainable: float
+    """Updates, if each of their multiplications took as long as one of the matrix product."""
     share: float
     traffic: float
     """Bytes per second between memory and kernel."""
     traffic_share: float
 
 
-def rate(cell: Cell, seconds: float, limits: Limits) -> Rate:
-    """The rate of one measurement of the forward pass."""
+def rate(cell: Cell, seconds: float, gemm: float, copy: float) -> Rate:
+    """The rate of one measurement of the forward pass, beside the FLOP and the bytes per second of the limits."""
     updates = cell.updates / seconds
     per_token = 3 * getattr(torch, cell.dtype).itemsize  # u and delta in, the output out; B and C are few
     traffic = updates / N * per_token
-    attainable = limits.attainable(cell.discretization)
-    return Rate(
-        discretization=cell.discretization,
-        updates=updates,
-        gemm_ratio=limits.gemm / updates,
-        attainable=attainable,
-        share=updates / attainable,
-        traffic=traffic,
-        traffic_share=traffic / limits.copy,
-    )
+    attainable = gemm / (2 * MULTIPLICATIONS[cell.discretization])
+    share, traffic_share = updates / attainable, traffic / copy
+    return Rate(cell.discretization, updates, gemm / updates, attainable, share, traffic, traffic_share)
 
 
 def describe(device: str, peer: str) -> dict[str, Any]:

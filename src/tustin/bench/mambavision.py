@@ -31,8 +31,8 @@ def run(options: Options, command: str, report: Report) -> Result:
     plan = Plan(
         cases=cases,
         process=lambda case: process,
-        rounds=lambda expected: options.rounds or 7,
-        parties=side_by_side(process, seconds=0.0),
+        rounds=options.rounds,
+        parties=side_by_side(0.0),
     )
     return measure(plan, report).result("mambavision", command, options, facts)
 
@@ -44,7 +44,6 @@ def outcome(result: Result) -> Outcome:
         summary=f"{result.where} MambaVision-T, float32, images of {SIZE} x {SIZE}; {result.how}.",
         tables=[_times(result)],
         left_out=left_out(result),
-        findings={},
     )
 
 

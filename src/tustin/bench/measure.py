@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from ..report.measurement import Case, Options, Result
 from ..report.terminal import Report
 from ..report.timing import Lap, Timing
+from . import worker
 from .worker import Worker
+
+Timed = TypeVar("Timed", bound=Case)
 
 FIRST_CALL = -1
 """The party of a case of which the first call is all that is measured."""
@@ -28,27 +31,17 @@ class Process:
     environment: tuple[tuple[str, str], ...] = ()
 
 
-class Processes:
-    """The processes, each started when it is first asked for; they end with the block."""
+class Processes(dict[Process, Worker]):
+    """The processes, each started when it is first asked for."""
 
-    def __init__(self) -> None:
-        self._workers: dict[Process, Worker] = {}
+    def __missing__(self, process: Process) -> Worker:
+        self[process] = Worker(dict(process.environment))
+        return self[process]
 
-    def __getitem__(self, process: Process) -> Worker:
-        if process not in self._workers:
-            self._workers[process] = Worker(dict(process.environment))
-        return self._workers[process]
-
-    def end(self) -> None:
+    def close(self) -> None:
         """End them; who asks again gets a fresh one."""
-        while self._workers:
-            self._workers.popitem()[1].close()
-
-    def __enter__(self) -> Processes:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.end()
+        while self:
+            self.popitem()[1].close()
 
 
 @dataclass(frozen=True)
@@ -56,7 +49,7 @@ class Party:
     """Cases whose calls follow each other in laps."""
 
     members: tuple[Case, ...]
-    process: Process
+    """All of the same process."""
     turns: int
     """In how many rounds it takes part, evenly spread."""
     seconds: float
@@ -71,18 +64,16 @@ class Party:
         return [balanced_order(n, number + lap) for lap in range(n)] if self.balanced else [[*range(n)]]
 
 
-def side_by_side(
-    process: Process, seconds: float, balanced: bool = True
-) -> Callable[[Mapping[Case, float], int], list[Party]]:
+def side_by_side(seconds: float) -> Callable[[Mapping[Case, float], int], list[Party]]:
     """The parties of a plan: the cases of the same work in all rounds, for so many seconds each."""
     return lambda expected, rounds: [
-        Party(same, process, rounds, seconds * len(same), balanced) for same in of_same_work(expected)
+        Party(same, rounds, seconds * len(same), balanced=True) for same in of_same_work(expected)
     ]
 
 
-def of_same_work(cases: Iterable[Case]) -> list[tuple[Case, ...]]:
+def of_same_work(cases: Iterable[Timed]) -> list[tuple[Timed, ...]]:
     """The cases that differ only in who does the work, together."""
-    groups: dict[Case, list[Case]] = {}
+    groups: dict[Case, list[Timed]] = {}
     for case in cases:
         groups.setdefault(case.work, []).append(case)
     return [tuple(group) for group in groups.values()]
@@ -94,10 +85,12 @@ class Plan:
 
     cases: Sequence[Case]
     process: Callable[[Case], Process]
-    rounds: Callable[[Mapping[Case, float]], int]
-    """How many, given roughly how long a call of each case takes."""
+    rounds: int | None
+    """None for as many as `fit`."""
     parties: Callable[[Mapping[Case, float], int], Sequence[Party]]
-    """Who takes turns, given that and the number of rounds."""
+    """Who takes turns, given roughly how long a call of each case takes, and the number of rounds."""
+    fit: Callable[[Mapping[Case, float]], int] = lambda expected: 1
+    """How many rounds there is time for, given roughly that."""
     refuse: Callable[[Case, Mapping[Case, float], Processes], str | None] = lambda case, known, processes: None
     """Why a case is left out, given what is known of those before it."""
     may_fail: Callable[[Case], bool] = lambda case: case.compiled
@@ -130,11 +123,11 @@ def measure(plan: Plan, report: Report) -> Measured:
     """Measure everything that is not left out; the cases stay in their order."""
     found = Measured()
     laps: dict[Case, dict[Lap, float]] = {case: {} for case in plan.cases}
-    with Processes() as processes:
+    with closing(Processes()) as processes:
         expected = _first_calls(plan, processes, found, laps, report)
-        found.rounds = plan.rounds(expected)
+        found.rounds = plan.rounds or plan.fit(expected)
         found.processes = min(plan.processes, found.rounds)
-        _in_turns(plan.parties(expected, found.rounds), found, processes, laps, report)
+        _in_turns(plan, plan.parties(expected, found.rounds), found, processes, laps, report)
     found.timings = {case: Timing(calls) for case, calls in laps.items() if calls}
     return found
 
@@ -150,7 +143,7 @@ def _first_calls(
             found.skipped[case] = reason
             continue
         try:
-            found.first[case], known[case] = processes[plan.process(case)].first_calls(case)
+            found.first[case], known[case] = processes[plan.process(case)].ask(worker.first_calls, case)
         except RuntimeError as error:
             if not plan.may_fail(case):
                 raise
@@ -162,6 +155,7 @@ def _first_calls(
 
 
 def _in_turns(
+    plan: Plan,
     parties: Sequence[Party],
     found: Measured,
     processes: Processes,
@@ -173,16 +167,27 @@ def _in_turns(
     total, done = sum(min(party.turns, rounds) for party in parties), 0
     for number in range(rounds):
         if number * found.processes // rounds != max(0, number - 1) * found.processes // rounds:
-            processes.end()
+            processes.close()
         for place, party in enumerate(parties):
             if not takes_part(party.turns, rounds, number):
                 continue
             report(f"round {number + 1} of {rounds}", done, total)
-            seconds = processes[party.process].laps(party.members, party.orders(number), party.seconds)
+            timer = processes[plan.process(party.members[0])]
+            seconds = timer.ask(worker.laps, party.members, party.orders(number), party.seconds)
             for member, calls in zip(party.members, seconds, strict=True):
                 own = laps.setdefault(member, {})
                 own.update({Lap(place, number, lap): call for lap, call in enumerate(calls)})
             done += 1
+
+
+def profile(plan: Plan, cases: Sequence[Case], report: Report) -> dict[Case, dict[str, float]]:
+    """The groups of operations that a call of each case consists of, with their shares of the time."""
+    shares = {}
+    with closing(Processes()) as processes:
+        for done, case in enumerate(cases):
+            report("where the time goes", done, len(cases))
+            shares[case] = processes[plan.process(case)].ask(worker.shares, case)
+    return shares
 
 
 def takes_part(turns: int, rounds: int, number: int) -> bool:

@@ -23,6 +23,7 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 def growth(case: ModelCase) -> int | None:
     """By how much the memory of this process grows during one call; None where the system does not tell."""
+    torch.set_num_threads(case.threads)
     models.make_call(replace(case, batch=1, img_size=models.smallest_size(case.candidate.model)))()  # libraries settle
     call = models.make_call(case)
     if case.device != "cpu":

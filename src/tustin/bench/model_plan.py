@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 
 import torch
 
@@ -14,12 +15,14 @@ from ..report.measurement import Case, Options, Result
 from ..report.speed import Candidate, ModelCase
 from ..report.terminal import Report
 from . import machine, memory
-from .measure import Plan, Process, Processes, measure, of_same_work, side_by_side
+from .measure import Plan, Process, Processes, measure, of_same_work, profile, side_by_side
 from .worker import Worker
 
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
 """Of the processes that are timed. glibc would give freed memory back to the system, and every tensor would start with
 page faults."""
+
+MODELS = Process("models", tuple(KEEP_MEMORY.items()))
 
 PROCESSES = 2
 MOST_ROUNDS, FEWEST_ROUNDS = 24, 10
@@ -36,30 +39,26 @@ def run(
     """Memory and times of all that fits, and what a call of one case consists of."""
     facts = machine.describe(options.device, "timm") | {"backends": backends(options), "environment": KEEP_MEMORY}
     start = time.monotonic()
-    peaks = measure_peaks(cases, report)
-    fitting = [case for case in cases if replace(case, candidate=_plain(case.candidate)) not in peaks.skipped]
-    process = Process("models", tuple(KEEP_MEMORY.items()))
+    peaks, too_large = measure_peaks(cases, report)
+    fitting = [case for case in cases if replace(case, candidate=_plain(case.candidate)) not in too_large]
 
-    def rounds(expected: Mapping[Case, float]) -> int:
+    def fit(expected: Mapping[Case, float]) -> int:
         again = (PROCESSES - 1) * sum(expected.values())  # a worker calls what it does not know once untimed
-        return options.rounds or rounds_within(BUDGET - (time.monotonic() - start) - again, expected)
+        return rounds_within(BUDGET - (time.monotonic() - start) - again, expected)
 
     plan = Plan(
         cases=fitting,
-        process=lambda case: process,
-        rounds=rounds,
-        parties=side_by_side(process, TURN),
+        process=lambda case: MODELS,
+        rounds=options.rounds,
+        parties=side_by_side(TURN),
+        fit=fit,
         once=lambda case, seconds: isinstance(case, ModelCase) and case.candidate.backend == "reference",
         processes=PROCESSES,
     )
     found = measure(plan, report)
-    shares = {}
-    if profiled in found.timings:
-        report("where the time goes", 0, 1)
-        with Processes() as processes:
-            shares[str(profiled)] = processes[process].shares(profiled)
-    skipped = peaks.skipped | found.skipped
-    return found.result(name, command, options, facts, peaks=peaks.known, skipped=skipped, notes={"shares": shares})
+    shares = profile(plan, [profiled] if profiled in found.timings else [], report)
+    notes = {"shares": {str(case): share for case, share in shares.items()}}
+    return found.result(name, command, options, facts, peaks=peaks, skipped=too_large | found.skipped, notes=notes)
 
 
 def backends(options: Options) -> dict[str, str]:
@@ -80,47 +79,38 @@ def rounds_within(left: float, expected: Mapping[Case, float]) -> int:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Peaks:
-    """Bytes beside the weights, and what would not fit."""
-
-    known: dict[Case, int]
-    skipped: dict[Case, str]
-
-
-def measure_peaks(cases: Sequence[ModelCase], report: Report) -> Peaks:
-    """The memory of every candidate, from the smallest case on, until one would not fit."""
+def measure_peaks(cases: Sequence[ModelCase], report: Report) -> tuple[dict[Case, int], dict[Case, str]]:
+    """Bytes beside the weights of every candidate, from the smallest case on; and why the rest would not fit."""
+    peaks: dict[Case, int] = {}
+    skipped: dict[Case, str] = {}
     candidates = [c for c in dict.fromkeys(case.candidate for case in cases) if c == _plain(c)]
-    found = Peaks({}, {})
-    waiting = [Worker(memory.ENVIRONMENT)]
-    try:
-        for done, candidate in enumerate(candidates):
-            report(f"memory, {candidate.name}", done, len(candidates))
-            if done + 1 < len(candidates):
-                waiting.append(Worker(memory.ENVIRONMENT))  # for the next one, which starts in the meantime
+    alone = [Process(f"memory, {candidate.name}", tuple(memory.ENVIRONMENT.items())) for candidate in candidates]
+    with closing(Processes()) as processes:
+        for done, (candidate, process) in enumerate(zip(candidates, alone, strict=True)):
+            report(process.name, done, len(candidates))
+            worker = processes[process]
+            for following in alone[done + 1 : done + 2]:
+                processes[following]  # starts in the meantime
             own = sorted((case for case in cases if case.candidate == candidate), key=lambda case: case.pixels)
             for place, case in enumerate(own):
-                known = {other: found.known[other] for other in own[:place] if other in found.known}
-                if reason := memory.too_large(case, known) or _measure_peak(case, waiting[0], found):
-                    found.skipped.update(dict.fromkeys(own[place:], reason))
+                known = {other: peaks[other] for other in own[:place] if other in peaks}
+                if reason := memory.too_large(case, known) or _measure_peak(case, worker, peaks):
+                    skipped |= dict.fromkeys(own[place:], reason)
                     break
-            waiting.pop(0).close()
-    finally:
-        for worker in waiting:
-            worker.close()
-    return found
+            processes.pop(process).close()
+    return peaks, skipped
 
 
-def _measure_peak(case: ModelCase, worker: Worker, found: Peaks) -> str | None:
+def _measure_peak(case: ModelCase, worker: Worker, peaks: dict[Case, int]) -> str | None:
     """Note the peak; or why there is none, if the memory was not enough."""
     try:
-        peak = worker.peak(case)
+        peak = worker.ask(memory.growth, case)
     except RuntimeError as error:
         if not any(sign in str(error) for sign in _OUT_OF_MEMORY):
             raise
         return f"the memory was not enough: {' '.join(str(error).split())[:150]}"
     if peak is not None:
-        found.known[case] = peak
+        peaks[case] = peak
     return None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..report.formats import as_facts, as_latex, as_markdown, as_rich, escape_markdown
 from ..report.measurement import Case, Result
 from ..report.table import Table
+from .checks import Check
 
 if TYPE_CHECKING:  # matplotlib takes a second
     from matplotlib.figure import Figure
@@ -23,8 +24,9 @@ class Outcome:
     tables: Sequence[Table]
     """As on a page, the conclusions first."""
     left_out: Sequence[str]
-    findings: Mapping[str, Any]
+    findings: Mapping[str, Any] = field(default_factory=dict)
     """What follows from the result, as plain data."""
+    checks: Sequence[Check] = ()
     of_case: Callable[[Case], dict[str, Any]] = lambda case: {}
     """The same of one case."""
     remarks: Sequence[str] = ()
@@ -37,7 +39,8 @@ class Outcome:
         facts = self.result.facts()
         for entry, case in zip(facts["cases"], self.result.timings, strict=True):
             entry |= self.of_case(case)
-        return facts | dict(self.findings) | {"tables": [as_facts(table) for table in self.tables]}
+        checks = [check.facts() for check in self.checks]
+        return facts | dict(self.findings) | {"checks": checks, "tables": [as_facts(table) for table in self.tables]}
 
     def for_terminal(self) -> list[Any]:
         """Text and tables for a console of rich."""

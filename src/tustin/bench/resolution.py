@@ -3,63 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import TypeVar
 
-from ..report.measurement import Options, Result
+from ..report.measurement import Case, Options, Result
 from ..report.speed import Candidate, ModelCase
 from ..report.table import NOTHING, Table, number
 from ..report.terminal import Report
 from ..report.timing import CONFIDENCE, Ratio, round_ratio
 from . import model_plan
-from .checks import Check, checks_table, worst
+from .checks import Check, checks_tables, worst
 from .memory import memory_text
 from .models import PEERS, shares_tables
 from .outcome import Outcome, left_out
 
-SIZES = (224, 384, 512, 768, 1024, 1248)
+Found = TypeVar("Found")
 PROMISED_SIZE = 1248
 """Side of the image about which something is promised."""
 
 
-@dataclass(frozen=True)
 class Growth:
     """A result over the sizes of an image: ours, with one rule, and the peer."""
 
-    result: Result
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return self.result.options.sizes
-
-    @property
-    def discretization(self) -> str:
-        return self.result.options.discretizations[0]
-
-    @property
-    def ours(self) -> Candidate:
-        return candidates(self.result.options)[0]
-
-    @property
-    def peer(self) -> Candidate:
-        return candidates(self.result.options)[1]
+    def __init__(self, result: Result) -> None:
+        self.result, self.sizes = result, result.options.sizes
+        self.ours, self.peer = candidates(result.options)
+        self.discretization = result.options.discretizations[0]
 
     def seconds(self, candidate: Candidate) -> dict[int, float]:
         """Medians by size."""
-        found = {size: self.result.timings.get(self._case(candidate, size)) for size in self.sizes}
-        return {size: timing.median for size, timing in found.items() if timing}
+        timings = self._by_size(self.result.timings, candidate)
+        return {size: timing.median for size, timing in timings.items()}
 
     def peaks(self, candidate: Candidate) -> dict[int, int]:
         """Bytes by size."""
-        found = {size: self.result.peaks.get(self._case(candidate, size)) for size in self.sizes}
-        return {size: peak for size, peak in found.items() if peak is not None}
+        return self._by_size(self.result.peaks, candidate)
 
     def peer_by_ours(self, size: int) -> Ratio | None:
         """Time of the peer by ours, round by round."""
-        peer, ours = (self.result.timings.get(self._case(candidate, size)) for candidate in (self.peer, self.ours))
+        peer, ours = (self._by_size(self.result.timings, one).get(size) for one in (self.peer, self.ours))
         return round_ratio(peer, ours)
 
-    def _case(self, candidate: Candidate, size: int) -> ModelCase:
-        return make_case(self.result.options, candidate, size)
+    def _by_size(self, found: Mapping[Case, Found], candidate: Candidate) -> dict[int, Found]:
+        cases = {size: make_case(self.result.options, candidate, size) for size in self.sizes}
+        return {size: found[case] for size, case in cases.items() if case in found}
 
 
 def candidates(options: Options) -> tuple[Candidate, Candidate]:
@@ -102,18 +88,14 @@ def outcome(result: Result) -> Outcome:
     return Outcome(
         result=result,
         summary=f"{result.where} {models}, inference of one image, float32; {result.how}.",
-        tables=[
-            table(growth),
-            *([checks_table(verdicts)] if verdicts else []),
-            *shares_tables(result, "Where the time goes"),
-        ],
+        tables=[table(growth), *checks_tables(verdicts), *shares_tables(result, "Where the time goes")],
         left_out=left_out(result),
         remarks=conclusions(growth),
         findings={
             "peer_by_ours": {size: ratio.facts() for size, ratio in ratios.items() if ratio},
             "conclusions": conclusions(growth),
-            "checks": [check.facts() for check in verdicts],
         },
+        checks=verdicts,
         draw=lambda: draw_resolution(growth),
     )
 
@@ -122,14 +104,16 @@ def conclusions(growth: Growth) -> list[str]:
     """Where the lines cross, in a sentence each; of the times, where their ratio leaves no doubt."""
     ratios = {size: ratio for size in growth.sizes if (ratio := growth.peer_by_ours(size))}
     at_least = {size: ratio.interval()[0] or ratio.median for size, ratio in ratios.items()}  # 0: too few rounds to say
-    kinds: tuple[tuple[str, Mapping[int, float], Mapping[int, float]], ...] = (
-        ("is faster", dict.fromkeys(at_least, 1.0), at_least),
-        ("needs less memory", growth.peaks(growth.ours), growth.peaks(growth.peer)),
-    )
-    ours, peer = growth.ours.model, growth.peer.model
-    return [
-        _sentence(f"{ours} {verb} than {peer}", crossing(own, other)) for verb, own, other in kinds if own and other
-    ]
+    memory = growth.peaks(growth.ours), growth.peaks(growth.peer)
+    sentences = []
+    for verb, ours, peer in (("is faster", dict.fromkeys(at_least, 1.0), at_least), ("needs less memory", *memory)):
+        claim, found = f"{growth.ours.model} {verb} than {growth.peer.model}", crossing(ours, peer)
+        if found:
+            before = f"not yet at {found[0]} px" if found[0] else "the smallest size measured"
+            sentences.append(f"From {found[1]} px on {claim} ({before}).")
+        elif ours and peer:
+            sentences.append(f"Not even at the largest size is it true that {claim}.")
+    return sentences
 
 
 def checks(growth: Growth) -> list[Check]:
@@ -144,13 +128,6 @@ def checks(growth: Growth) -> list[Check]:
         worst(f"{name}, time of {growth.peer.model} : {rule}", "≥", 2.8, {rule: ratio}),
         worst(f"{name}, memory of {rule} : {growth.peer.model}", "≤", 1.0, memory),
     ]
-
-
-def _sentence(claim: str, found: tuple[int, int] | None) -> str:
-    if found is None:
-        return f"Not even at the largest size is it true that {claim}."
-    before, size = found
-    return f"From {size} px on {claim} ({f'not yet at {before} px' if before else 'the smallest size measured'})."
 
 
 def table(growth: Growth) -> Table:

@@ -12,10 +12,9 @@ from ..discretize import DISCRETIZATIONS
 from ..ops.scan import BACKENDS
 from ..report.measurement import Case, Options, Result
 from ..report.terminal import Report
-from ..report.timing import Ratio, Timing, lap_ratio
-from . import machine, workloads
+from . import machine, worker, workloads
 from .checks import LONG, Check, check_all
-from .machine import Limit, Limits, Rate
+from .machine import Limit, Rate
 from .measure import Party, Plan, Process, Processes, measure
 from .workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell, peer_of
 
@@ -51,72 +50,47 @@ QUICK = _patience(ours=1.0, peer=1.5, others=0.15, per_cell=1.0, per_turn=0.02, 
 _SHORT = 64  # tokens, quick for any backend
 
 
-@dataclass(frozen=True)
 class Scans:
     """A result of this benchmark, and what follows from it."""
 
-    result: Result
+    def __init__(self, result: Result) -> None:
+        self.result, self.options = result, result.options
+        self.timings = {case: timing for case, timing in result.timings.items() if isinstance(case, Cell)}
+        self.skipped = {case: reason for case, reason in result.skipped.items() if isinstance(case, Cell)}
+        self.limits = {case.name: timing for case, timing in result.timings.items() if isinstance(case, Limit)}
 
-    @property
-    def options(self) -> Options:
-        return self.result.options
-
-    def timing(self, cell: Cell) -> Timing | None:
-        return self.result.timings.get(cell)
-
-    @property
-    def measured(self) -> list[Cell]:
-        return [case for case in self.result.timings if isinstance(case, Cell)]
-
-    @property
-    def skipped(self) -> dict[Cell, str]:
-        return {case: reason for case, reason in self.result.skipped.items() if isinstance(case, Cell)}
-
-    @property
-    def limit_timings(self) -> dict[str, Timing]:
-        return {case.name: timing for case, timing in self.result.timings.items() if isinstance(case, Limit)}
-
-    @property
-    def limits(self) -> Limits:
-        found = self.limit_timings
-        return machine.limits_from(found[machine.GEMM].median, found[machine.COPY].median)
-
-    @property
-    def gemm_speedup(self) -> Ratio | None:
-        """What all the threads are worth to the matrix product, in the time of one: what to hold a scan against."""
-        return lap_ratio(self.limit_timings.get(machine.GEMM_ONE_THREAD), self.limit_timings[machine.GEMM])
-
-    def ratio(self, cell: Cell, other: Cell) -> Ratio | None:
-        """Time of one by time of the other, if both are known."""
-        return self.result.ratio(cell, other)
+    def limit(self, name: str) -> float:
+        """How much of its work the machine does in a second."""
+        return machine.WORK[name] / self.limits[name].median
 
     def times_faster_than_peer(self, cell: Cell) -> float | None:
         """How many of the cell fit into the time of the peer's cell."""
-        found = self.ratio(peer_of(cell), cell)
+        found = self.result.ratio(peer_of(cell), cell)
         return found.median if found else None
+
+    @property
+    def _stated(self) -> bool:
+        """Whether rates and promises are about what was measured."""
+        return self.options.device == "cpu" and not self.options.levels
 
     def rates(self) -> list[Rate]:
         """How the native forward pass of every rule stands to the limits, at the shape of the focus."""
-        if self.options.device != "cpu" or self.options.levels:
-            return []
-        base = focus(self.options)
-        found = {cell: self.timing(cell) for cell in _of_rules(base, self.options)}
-        return [machine.rate(cell, timing.median, self.limits) for cell, timing in found.items() if timing]
+        cells = _of_rules(focus(self.options), self.options) if self._stated else []
+        gemm, copy = (self.limit(name) for name in (machine.GEMM, machine.COPY))
+        return [machine.rate(cell, self.timings[cell].median, gemm, copy) for cell in cells if cell in self.timings]
 
     def checks(self) -> list[Check]:
         """The promises, where this run has what they are about."""
-        if self.options.device != "cpu" or self.options.levels:
-            return []
-        gemm = self.limit_timings[machine.GEMM]
-        return check_all(focus(self.options), self.options.discretizations, self.timing, gemm)
+        center, rules = focus(self.options), self.options.discretizations
+        return check_all(center, rules, self.timings.get, self.limits[machine.GEMM]) if self._stated else []
 
     def findings(self) -> dict[str, Any]:
         """As plain data."""
+        gemm, copy = self.limit(machine.GEMM), self.limit(machine.COPY)
         return {
             "shape": {"D": workloads.D, "N": workloads.N},
-            "limits": {"gemm_flop_per_second": self.limits.gemm, "copy_bytes_per_second": self.limits.copy},
+            "limits": {"gemm_flop_per_second": gemm, "copy_bytes_per_second": copy},
             "rates": [asdict(rate) for rate in self.rates()],
-            "checks": [check.facts() for check in self.checks()],
         }
 
     def of_case(self, case: Case) -> dict[str, Any]:
@@ -211,7 +185,7 @@ def run(options: Options, command: str, report: Report) -> Result:
     plan = Plan(
         cases=cells(options),
         process=process_of,
-        rounds=lambda expected: options.rounds or (3 if options.quick else 7),
+        rounds=options.rounds,
         parties=lambda expected, rounds: parties(expected, rounds, options, patience),
         refuse=refuse,
         # torch.compile, and a peer that may be installed without its kernels
@@ -253,7 +227,6 @@ def _party(group: Sequence[Case], expected: Mapping[Case, float], rounds: int, p
     calls = [expected[case] for case in members if case in expected]
     return Party(
         members=tuple(members),
-        process=process_of(group[0]),
         turns=min(rounds, max(3, int(patience.per_cell / max(calls)))) if calls else rounds,
         seconds=max(patience.per_turn * len(members), min(patience.per_party, 3 * sum(calls))),
     )
@@ -294,7 +267,7 @@ def _too_slow(cell: Cell, known: Mapping[Case, float], processes: Processes, all
     shorter = {c: seconds for c, seconds in cells.items() if c.L < cell.L and replace(c, L=cell.L) == cell}
     if not shorter and cell.L > _SHORT:
         probe = replace(cell, L=_SHORT)
-        shorter = {probe: processes[process_of(probe)].first_calls(probe)[1]}
+        shorter = {probe: processes[process_of(probe)].ask(worker.first_calls, probe)[1]}
     if not shorter:
         return None
     nearest = max(shorter, key=lambda c: c.L)

@@ -6,17 +6,21 @@ from dataclasses import replace
 
 from ..report.measurement import Result
 from ..report.table import NOTHING, Table, number
+from ..report.timing import lap_ratio
 from . import machine
-from .checks import LONG, checks_table
+from .checks import LONG, checks_tables
+from .measure import of_same_work
 from .outcome import Outcome
 from .scan import Scans, focus, level_cells, variants
 from .workloads import COMPILED, LONGEST_COMPILED, PEER_KEEPING, PEERS, Cell, D, N, peer_of
+
+_UNCHECKED = "No checks: they are stated for batch 8, L 197, float32 and two threads, which this run did not measure."
 
 
 def outcome(result: Result) -> Outcome:
     """The result in all its forms."""
     scans = Scans(result)
-    unchecked = not scans.checks() and not result.options.levels
+    checks = scans.checks()
     return Outcome(
         result=result,
         summary=summary(result),
@@ -24,12 +28,9 @@ def outcome(result: Result) -> Outcome:
         backwards=True,
         left_out=left_out(scans),
         findings=scans.findings(),
+        checks=checks,
         of_case=scans.of_case,
-        remarks=[
-            "No checks: they are stated for batch 8, L 197, float32 and two threads, which this run did not measure."
-        ]
-        if unchecked
-        else [],
+        remarks=[] if checks or result.options.levels else [_UNCHECKED],
     )
 
 
@@ -40,7 +41,7 @@ def tables(scans: Scans) -> list[Table]:
         return [_levels(scans, rows) for rows in level_cells(options)]
     title = "Checks, batch 8, L 197, two threads, float32"
     several = [
-        checks_table(scans.checks(), title, "claim (ratio of times, worst rule)"),
+        *checks_tables(scans.checks(), title, "claim (ratio of times, worst rule)"),
         _rates(scans),
         _limits(scans),
         _variants(scans, True),
@@ -59,25 +60,16 @@ def summary(result: Result) -> str:
 
 def left_out(scans: Scans) -> list[str]:
     """What was not measured and why: one line each."""
-    lines = [
-        f"{_backend_name(backend)}: {reason}"
-        for backend in dict.fromkeys(cell.backend for cell in scans.skipped)
-        if (reason := _reason_for_all(scans, backend))
-    ]
-    for cell, reason in scans.skipped.items():
-        if _reason_for_all(scans, cell.backend):
-            continue
-        alike = [c for c in scans.skipped if replace(c, discretization=cell.discretization) == cell]
-        if cell is alike[0]:
-            which = (
-                f" of {len(alike)} rules"
-                if len(alike) > 1
-                else f" of {cell.discretization}"
-                if _has_rules(cell.backend)
-                else ""
-            )
-            shape = f"{cell.mode}, batch {cell.batch}, L {cell.L}"
-            lines.append(f"{_backend_name(cell.backend)}{which}, {shape}: {reason}")
+    lines, told = [], set()
+    for backend in dict.fromkeys(cell.backend for cell in scans.skipped):
+        reasons = {reason for cell, reason in scans.skipped.items() if cell.backend == backend}
+        if len(reasons) == 1 and not any(cell.backend == backend for cell in scans.timings):
+            lines.append(f"{_backend_name(backend)}: {reasons.pop()}")
+            told.add(backend)
+    for cell, *others in of_same_work(cell for cell in scans.skipped if cell.backend not in told):
+        rules = f" of {1 + len(others)} rules" if others else f" of {cell.discretization}" * _has_rules(cell.backend)
+        shape = f"{cell.mode}, batch {cell.batch}, L {cell.L}"
+        lines.append(f"{_backend_name(cell.backend)}{rules}, {shape}: {scans.skipped[cell]}")
     if (compiling := scans.result.notes["compile_seconds"]) is not None:
         lines.append(
             f"{_backend_name(COMPILED)}: L up to {LONGEST_COMPILED} only, because the loop over time is unrolled; "
@@ -86,28 +78,20 @@ def left_out(scans: Scans) -> list[str]:
     return lines
 
 
-def _reason_for_all(scans: Scans, backend: str) -> str | None:
-    """The one reason why nothing of this backend was measured, if that is so."""
-    reasons = {reason for cell, reason in scans.skipped.items() if cell.backend == backend}
-    measured = any(cell.backend == backend for cell in scans.measured)
-    return reasons.pop() if len(reasons) == 1 and not measured else None
-
-
 # --- the tables -------------------------------------------------------------------------------------------------------
 
 
 def _grid(scans: Scans, batch: int, backward: bool) -> Table:
     lengths = scans.options.lengths
     base = replace(focus(scans.options), batch=batch, backward=backward)
-    lines = [replace(base, discretization=discretization) for discretization in scans.options.discretizations]
-    lines += [replace(base, fused=True), *(replace(line, backend="reference") for line in lines)]
-    peer = peer_of(base)
-    lines += [replace(base, backend=COMPILED), replace(peer, backend=PEER_KEEPING), peer]
-    lines += [peer_of(replace(base, fused=True))] if peer_of(replace(base, fused=True)) != peer else []
+    rules = [replace(base, discretization=discretization) for discretization in scans.options.discretizations]
+    fused, peer = replace(base, fused=True), peer_of(base)
+    lines = [*rules, fused, *(replace(line, backend="reference") for line in (*rules, fused))]
+    lines += [replace(base, backend=COMPILED), replace(peer, backend=PEER_KEEPING), peer, peer_of(fused)]
     rows = []
-    for line in lines:
+    for line in dict.fromkeys(lines):
         cells = [replace(line, L=L) for L in lengths]
-        if any(map(scans.timing, cells)):
+        if any(cell in scans.timings for cell in cells):
             rows.append((_line_name(line), *(_entry(scans, cell) for cell in cells)))
     return Table(
         name=f"{base.mode}-batch-{batch}",
@@ -120,8 +104,7 @@ def _grid(scans: Scans, batch: int, backward: bool) -> Table:
 
 
 def _entry(scans: Scans, cell: Cell) -> str:
-    found = scans.timing(cell)
-    if not found:
+    if not (found := scans.timings.get(cell)):
         return NOTHING
     ratio = scans.times_faster_than_peer(cell)
     faster = f"{number(ratio)}x" if ratio else ""
@@ -130,23 +113,21 @@ def _entry(scans: Scans, cell: Cell) -> str:
 
 def _variants(scans: Scans, backward: bool) -> Table:
     base = replace(focus(scans.options), backward=backward)
-    kinds = [*variants(base)]
     rows = []
     for discretization in scans.options.discretizations:
         cell = replace(base, discretization=discretization)
-        if not (found := scans.timing(cell)):
+        if not (found := scans.timings.get(cell)):
             continue
-        seconds = found.median
-        others = [scans.ratio(variant, cell) for variant in variants(cell).values()]
-        long = scans.ratio(replace(cell, L=LONG), cell)
+        others = [scans.result.ratio(variant, cell) for variant in variants(cell).values()]
+        long = scans.result.ratio(replace(cell, L=LONG), cell)
         others.append(long.scaled(cell.L / LONG) if long else None)
-        updates = f"{cell.updates / seconds / 1e9:.2f}"
         entries = [f"{other.median:.2f}" if other else NOTHING for other in others]
-        rows.append((discretization, f"{number(seconds * 1e3)}", updates, *entries))
+        rate = f"{cell.updates / found.median / 1e9:.2f}"
+        rows.append((discretization, number(found.median * 1e3), rate, *entries))
     return Table(
         name=f"{base.mode}-variants",
         title=f"{base.backend.title()}, {base.mode}, batch {base.batch}, L {base.L}: cost of options",
-        header=("", "ms", "10⁹/s", *kinds, f"a token at L {LONG}"),
+        header=("", "ms", "10⁹/s", *variants(base), f"a token at L {LONG}"),
         rows=rows,
         note="10⁹/s: state updates per second. The columns after it are times relative to the first column.",
     )
@@ -157,13 +138,13 @@ def _levels(scans: Scans, rows: dict[str, dict[str, Cell]]) -> Table:
     some = next(iter(rows.values()))[best]
     entries = []
     for discretization, cells in rows.items():
-        ratios = [scans.ratio(cells[level], cells[best]) for level in others]
+        ratios = [scans.result.ratio(cells[level], cells[best]) for level in others]
         texts = [ratio.text(2) if ratio else NOTHING for ratio in ratios]
-        entries.append((discretization, number(scans.result.timings[cells[best]].median * 1e3), *texts))
+        entries.append((discretization, number(scans.timings[cells[best]].median * 1e3), *texts))
+    threads = f"{some.threads} thread{'s' * (some.threads > 1)}"
     return Table(
         name=f"levels-{some.mode}-{some.threads}",
-        title=f"Instruction sets: {some.mode}, batch {some.batch}, L {some.L}, {some.threads} thread"
-        + "s" * (some.threads > 1),
+        title=f"Instruction sets: {some.mode}, batch {some.batch}, L {some.L}, {threads}",
         header=("", f"{best}, ms", *(f"{level} : {best}" for level in others)),
         rows=entries,
         note="Median time of a call, and the other times relative to it with 95% intervals, within the same laps.",
@@ -173,21 +154,19 @@ def _levels(scans: Scans, rows: dict[str, dict[str, Cell]]) -> Table:
 def _limits(scans: Scans) -> Table:
     gemm, copy = f"GEMM, {machine.GEMM_SIZE}³, float32", f"copy, {machine.COPY_BYTES >> 20} MiB"
     shown = {
-        machine.GEMM: (gemm, machine.GEMM_FLOP, "GFLOP/s"),
-        machine.GEMM_ONE_THREAD: (f"{gemm}, one thread", machine.GEMM_FLOP, "GFLOP/s"),
-        machine.COPY: (copy, 2 * machine.COPY_BYTES, "GB/s"),
+        machine.GEMM: (gemm, "GFLOP/s"),
+        machine.GEMM_ONE_THREAD: (f"{gemm}, one thread", "GFLOP/s"),
+        machine.COPY: (copy, "GB/s"),
     }
-    rows = []
-    for limit, (name, work, unit) in shown.items():
-        if timing := scans.limit_timings.get(limit):
-            rows.append((name, f"{work / timing.median / 1e9:.1f} {unit}", f"±{timing.spread:.0%}"))
-    speedup = scans.gemm_speedup
-    threads = (
-        f"GEMM is {speedup.median:.2f} times faster with {scans.options.threads} threads than with one."
-        if speedup
-        else ""
-    )
-    return Table("limits", "Limits of the machine", ("", "rate", "spread"), rows, threads)
+    rows = [
+        (name, f"{scans.limit(limit) / 1e9:.1f} {unit}", f"±{scans.limits[limit].spread:.0%}")
+        for limit, (name, unit) in shown.items()
+        if limit in scans.limits
+    ]
+    speedup = lap_ratio(scans.limits.get(machine.GEMM_ONE_THREAD), scans.limits[machine.GEMM])
+    compared = f"times faster with {scans.options.threads} threads than with one."
+    note = f"GEMM is {speedup.median:.2f} {compared}" if speedup else ""
+    return Table("limits", "Limits of the machine", ("", "rate", "spread"), rows, note)
 
 
 def _rates(scans: Scans) -> Table:
@@ -195,8 +174,7 @@ def _rates(scans: Scans) -> Table:
     rows = [
         (
             rate.discretization,
-            f"{machine.MULTIPLICATIONS[rate.discretization]}"
-            f"{' + div' if machine.DIVISIONS.get(rate.discretization) else ''}",
+            f"{machine.MULTIPLICATIONS[rate.discretization]}{' + div' * (rate.discretization in machine.DIVISIONS)}",
             f"{rate.attainable / 1e9:.2f}",
             f"{rate.updates / 1e9:.2f}",
             f"{rate.share:.0%}",
@@ -215,9 +193,8 @@ def _rates(scans: Scans) -> Table:
 
 
 def _line_name(cell: Cell) -> str:
-    if not _has_rules(cell.backend):
-        return f"{cell.backend}{', fused' if cell.fused else ''}"
-    return f"{_backend_name(cell.backend)} {cell.discretization}{', fused' if cell.fused else ''}"
+    rule = f" {cell.discretization}" * _has_rules(cell.backend)
+    return f"{_backend_name(cell.backend)}{rule}{', fused' * cell.fused}"
 
 
 def _has_rules(backend: str) -> bool:

@@ -9,13 +9,13 @@ from ..report.speed import BASELINE, Candidate, Speed
 from ..report.speed_tables import A100, change_text
 from ..report.table import NOTHING, Table, number, signed
 from ..report.timing import CONFIDENCE
-from .checks import Check, checks_table
+from .checks import Check, checks_tables
 from .memory import memory_text
 
 
 def tables(speed: Speed, checks: Sequence[Check]) -> list[Table]:
     """A table for each batch size, then the verdicts."""
-    return [*(_steps(speed, batch) for batch in speed.batch_sizes), checks_table(checks)]
+    return [*(_steps(speed, batch) for batch in speed.batch_sizes), *checks_tables(checks)]
 
 
 def _steps(speed: Speed, batch: int) -> Table:

@@ -11,9 +11,9 @@ from ..report.table import NOTHING, Table, number
 from ..report.terminal import Report
 from ..report.timing import Ratio, lap_ratio
 from . import machine
-from .checks import Check, checks_table, worst
+from .checks import Check, checks_tables, worst
 from .language import DECODING, LAYERS, PATHS, PREFILL, TRAINING, LanguageCase
-from .measure import Party, Plan, Process, Processes, measure
+from .measure import Party, Plan, Process, measure, profile
 from .models import shares_tables
 from .outcome import Outcome, left_out
 
@@ -21,8 +21,6 @@ TRAINED_LAYERS = 4
 """Of the training step: with all of them transformers' own takes many minutes."""
 ONCE = 10.0
 """What takes more seconds than this is called once, so that a run takes minutes."""
-ROUNDS = 6
-"""The fewest that tell an interval."""
 BOUNDS = ((TRAINING, 512, 100), (PREFILL, 512, 4), (DECODING, 1, 1.3))
 """How many times as fast as transformers' own path the adapted model is promised to be, on two cores."""
 
@@ -43,27 +41,25 @@ def run(options: Options, command: str, report: Report) -> Result:
     machine.needs(("transformers",), "pip install transformers")
     facts = machine.describe("cpu", "transformers")
     planned = cases(options)
-    found = measure(plan_of(planned, options.rounds or ROUNDS), report)
+    plan = plan_of(planned, options.rounds)
+    found = measure(plan, report)
     # A profiler sees nothing of our short way through one token, so that is left out.
     ours = [case for case in planned if case.path == PATHS[-1] and case.task != DECODING]
-    shares = {}
-    with Processes() as processes:
-        for done, case in enumerate(ours):
-            report("where the time goes", done, len(ours))
-            shares[case.what] = processes[process_of(case)].shares(case)
-    return found.result("transformers", command, options, facts, notes={"shares": shares})
+    shares = profile(plan, ours, report)
+    notes = {"shares": {case.what: shares[case] for case in ours}}
+    return found.result("transformers", command, options, facts, notes=notes)
 
 
-def plan_of(planned: list[LanguageCase], rounds: int) -> Plan:
+def plan_of(planned: list[LanguageCase], rounds: int | None) -> Plan:
     """In each round every path has its turn at the same work, before the next work."""
 
     def parties(expected: Mapping[Case, float], rounds: int) -> list[Party]:
-        return [Party((case,), process_of(case), rounds, seconds=1.0) for case in expected]
+        return [Party((case,), rounds, seconds=1.0) for case in expected]
 
     return Plan(
         cases=planned,
         process=process_of,
-        rounds=lambda expected: rounds,
+        rounds=rounds,
         parties=parties,
         refuse=lambda case, known, processes: _missing(case),
         once=lambda case, seconds: seconds > ONCE,
@@ -88,9 +84,9 @@ def outcome(result: Result) -> Outcome:
     return Outcome(
         result=result,
         summary=f"{result.where} float32, batch 1; {rounds}.",
-        tables=[_times(result), *shares_tables(result, "Where the time goes, adapted"), checks_table(verdicts)],
+        tables=[_times(result), *shares_tables(result, "Where the time goes, adapted"), *checks_tables(verdicts)],
         left_out=left_out(result),
-        findings={"checks": [check.facts() for check in verdicts]},
+        checks=verdicts,
         of_case=lambda case: _facts(result, case),
     )
 

@@ -15,14 +15,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from ..discretize import RuleFile, imported_files
 from ..report.measurement import Case
 from ..report.speed import ModelCase
-from . import language, machine, memory, models, stand_in, workloads
+from . import language, machine, models, stand_in, workloads
+
+Answer = TypeVar("Answer")
 
 _WARM_UP_BELOW = 0.2
 """Calls of fewer seconds than this are made once untimed where they would not find caches and threads as in a loop."""
@@ -34,7 +36,7 @@ imports a lot."""
 _QUEUED = 10
 """Calls of a scan that a GPU is given before it is waited for: the wait takes as long as a small call."""
 
-_MAKERS: dict[str, Callable[[Any], Callable[[], object]]] = {
+MAKERS: dict[str, Callable[[Any], Callable[[], object]]] = {
     "scan": workloads.make_call,
     "model": models.make_call,
     "language": language.make_call,
@@ -55,25 +57,21 @@ class Worker:
             self._process.start()
         other.close()  # so that the end of the process ends the connection
 
-    def first_calls(self, case: Case) -> tuple[float, float]:
-        """Seconds of the first call, and of the next one unless the first was long; RuntimeError if it fails."""
-        seconds: tuple[float, float] = self._ask("first_calls", case)
-        return seconds
-
-    def laps(self, cases: Sequence[Case], orders: Sequence[Sequence[int]], at_least: float) -> list[list[float]]:
-        """Seconds of each call, case by case: all in turns, in one order after the other, for `at_least` seconds."""
-        seconds: list[list[float]] = self._ask("laps", cases, orders, at_least)
-        return seconds
-
-    def peak(self, case: ModelCase) -> int | None:
-        """Bytes that one call of a model needs beside its weights; None where the system does not tell."""
-        peak: int | None = self._ask("peak", case)
-        return peak
-
-    def shares(self, case: Case) -> dict[str, float]:
-        """The groups of operations that a call of a model consists of, each with its share of the time."""
-        shares: dict[str, float] = self._ask("shares", case)
-        return shares
+    def ask(self, work: Callable[..., Answer], *arguments: object) -> Answer:
+        """What a function returns over there; RuntimeError if it fails, or the process ends."""
+        try:
+            self._connection.send((work, arguments))
+            done, answer = self._connection.recv()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._process.join()
+            raise RuntimeError(
+                f"the process that was timing {_shown(arguments[0])} ended with code {self._process.exitcode}; "
+                "if that is -9, the system ran out of memory"
+            ) from None
+        if not done:
+            raise RuntimeError(answer)
+        found: Answer = answer
+        return found
 
     def close(self) -> None:
         """Let it end by itself, so that it can tidy up; if it is still busy, at once."""
@@ -81,20 +79,6 @@ class Worker:
         self._process.join(timeout=3)
         self._process.terminate()
         self._process.join()
-
-    def _ask(self, *request: object) -> Any:
-        try:
-            self._connection.send(request)
-            done, answer = self._connection.recv()
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            self._process.join()
-            raise RuntimeError(
-                f"the process that was timing {_shown(request[1])} ended with code {self._process.exitcode}; "
-                "if that is -9, the system ran out of memory"
-            ) from None
-        if not done:
-            raise RuntimeError(answer)
-        return answer
 
 
 def _shown(what: object) -> str:
@@ -122,19 +106,13 @@ def _serve(connection: Connection, rules: Sequence[RuleFile]) -> None:
         file.run()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
     gc.disable()  # not in the middle of a call
-    requests: dict[str, Callable[..., object]] = {
-        "first_calls": _first_calls,
-        "laps": _laps,
-        "peak": _peak,
-        "shares": _shares,
-    }
     while True:
         try:
-            name, *arguments = connection.recv()
+            work, arguments = connection.recv()
         except EOFError:
             return
         try:
-            answer: tuple[bool, object] = True, requests[name](*arguments)
+            answer: tuple[bool, object] = True, work(*arguments)
         except Exception as error:  # the one who asked decides what to make of it
             answer = False, f"{type(error).__name__}: {error}"
         gc.collect()  # before the answer, which lets the next one start its turn
@@ -144,22 +122,23 @@ def _serve(connection: Connection, rules: Sequence[RuleFile]) -> None:
             return
 
 
-def _first_calls(case: Case) -> tuple[float, float]:
-    torch.set_num_threads(case.threads)
-    first = time_once(_call(case)) / _calls(case)
+def first_calls(case: Case) -> tuple[float, float]:
+    """Seconds of the first call, and of the next one unless the first was long."""
+    run = _ready(case)
+    first = time_once(run) / _calls(case)
     again = first <= _LONG or case.compiled or not _expected
-    _expected[case] = time_once(_call(case)) / _calls(case) if again else first
+    _expected[case] = time_once(run) / _calls(case) if again else first
     return first, _expected[case]
 
 
-def _laps(cases: Sequence[Case], orders: Sequence[Sequence[int]], at_least: float) -> list[list[float]]:
+def laps(cases: Sequence[Case], orders: Sequence[Sequence[int]], at_least: float) -> list[list[float]]:
+    """Seconds of each call, case by case: all in turns, in one order after the other, for `at_least` seconds."""
     before: Case | None = None
 
     def call(member: int) -> float:
         nonlocal before
         case = cases[member]
-        torch.set_num_threads(case.threads)
-        run = _call(case)
+        run = _ready(case)
         if _is_cold(case, before):
             run()
         before = case
@@ -205,14 +184,14 @@ def _is_cold(case: Case, before: Case | None) -> bool:
 _expected: dict[Case, float] = {}
 
 
-def _peak(case: ModelCase) -> int | None:
-    torch.set_num_threads(case.threads)
-    return memory.growth(case)
+def shares(case: Case) -> dict[str, float]:
+    """The groups of operations that a call of a model consists of, each with its share of the time."""
+    return models.shares(_ready(case))
 
 
-def _shares(case: Case) -> dict[str, float]:
+def _ready(case: Case) -> Callable[[], object]:
     torch.set_num_threads(case.threads)
-    return models.shares(_call(case))
+    return _call(case)
 
 
 def _calls(case: Case) -> int:
@@ -222,7 +201,7 @@ def _calls(case: Case) -> int:
 
 @functools.cache
 def _call(case: Case) -> Callable[[], object]:
-    call = _MAKERS[case.kind](case)
+    call = MAKERS[case.kind](case)
     if _calls(case) == 1:
         return call
 

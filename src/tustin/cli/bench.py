@@ -7,7 +7,8 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,16 +41,14 @@ class Benchmark:
     """MODULE.FUNCTION of `tustin.bench` that measures."""
     outcome: str
     """MODULE.FUNCTION of `tustin.bench` that says what follows."""
-    page: bool = True
-    """Whether it has a block in a page."""
-    plot: bool = field(default=False)
+    plot: bool = False
 
     def command(self) -> Command:
         return Command(self.name, self.summary, self.details, self._configure, self._execute)
 
     def _configure(self, parser: argparse.ArgumentParser) -> None:
         arguments.add_arguments(parser, self.arguments)
-        arguments.add_outputs(parser, self.name, self.page, self.plot)
+        arguments.add_outputs(parser, self.name, self.plot)
 
     def _execute(self, args: argparse.Namespace) -> None:
         outcome = self._read(args) if args.source else self._measure(args)
@@ -91,41 +90,30 @@ def _write(outcome: Outcome, args: argparse.Namespace) -> None:
     from ..report.formats import as_csv, json_text
     from ..report.plot_style import save_figure
 
-    written: list[Path] = []
-    name = outcome.result.benchmark
-
-    def write(path: Path | None, text: Callable[[], str]) -> None:
-        if path and str(path) != "-":
-            write_text(path, text())
-            written.append(path)
-
-    def draw(path: Path | None) -> None:
-        if path and outcome.draw:
-            save_figure(path, outcome.draw)
-            written.append(path)
-
-    facts = outcome.facts()
-    page, plot = getattr(args, "markdown", None), getattr(args, "plot", None)
-    draw(plot)
-    write(args.json, lambda: json_text(facts))
-    write(args.latex, outcome.as_latex)
-    if page:
-        Block(name).replace(page, outcome.as_markdown(_relative(plot, page), level=3))
-        written.append(page)
+    name, draw, facts = outcome.result.benchmark, outcome.draw, outcome.facts()
+    forms: dict[str, Callable[[Path], object]] = {"png": lambda path: save_figure(path, draw)} if draw else {}
+    image = f"{name}.png" if draw else None
+    forms |= {
+        "json": lambda path: write_text(path, json_text(facts)),
+        "csv": lambda path: write_text(path, as_csv(outcome.result.table())),
+        "tex": lambda path: write_text(path, outcome.as_latex()),
+        "md": lambda path: write_text(path, f"# tustin bench {name}\n\n{outcome.as_markdown(image, level=2)}"),
+    }
+    plot, page = getattr(args, "plot", None), args.markdown
+    asked = [(plot, "png"), (args.json, "json"), (args.latex, "tex")]
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
-        own = {ending: args.out / f"{name}.{ending}" for ending in ("json", "csv", "md", "tex", "png")}
-        draw(own["png"])
-        write(own["json"], lambda: json_text(facts))
-        write(own["csv"], lambda: as_csv(outcome.result.table()))
-        write(own["tex"], outcome.as_latex)
-        image = own["png"].name if outcome.draw else None
-        write(own["md"], lambda: f"# tustin bench {name}\n\n{outcome.as_markdown(image, level=2)}")
+        asked += [(args.out / f"{name}.{ending}", ending) for ending in forms]
+    asked = [(path, form) for path, form in asked if path and str(path) != "-"]
+    for path, form in asked:
+        forms[form](path)
+    if page:
+        Block(name).replace(page, outcome.as_markdown(_relative(plot, page), level=3))
     if str(args.json) == "-":
         print_json(facts)
     else:
         print_rich(*outcome.for_terminal())
-    for path in written:
+    for path in [*(path for path, _ in asked), *([page] if page else [])]:
         print(f"tustin: wrote {path}", file=sys.stderr)
 
 
@@ -168,7 +156,7 @@ examples:
         {
             "quick": "",
             "discretizations": "rules, with commas between them (default: all)",
-            "lengths": "",
+            "lengths": "tokens (default: 64,197,785,6085; quick: 197,6085)",
             "batch-sizes": "sequences per call (default: 1,8; quick: 8)",
             "device": "where to run (default: cpu); use cuda for AMD GPUs, too",
             "dtype": "",
@@ -233,7 +221,7 @@ examples:
             "threads": "",
             "rounds": _ROUNDS,
         },
-        arguments.training_options,
+        partial(arguments.inference_options, usual=arguments.TRAINING_BATCH),
         "inference.run_training",
         "inference.outcome",
     ),
@@ -248,8 +236,15 @@ examples:
   tustin bench resolution
   tustin bench resolution --discretization zoh --sizes 224,512,1024 --rounds 10
   tustin bench resolution --markdown docs/performance.md --plot docs/images/resolution.png""",
-        {"model": "", "discretization": "", "sizes": "", "device": _GPU, "threads": "", "rounds": _ROUNDS},
-        arguments.resolution_options,
+        {
+            "model": "",
+            "discretization": "",
+            "sizes": "sides in pixels (default: 224,384,512,768,1024,1248)",
+            "device": _GPU,
+            "threads": "",
+            "rounds": _ROUNDS,
+        },
+        partial(arguments.beside_deit, sizes=(224, 384, 512, 768, 1024, 1248)),
         "resolution.run",
         "resolution.outcome",
         plot=True,
@@ -273,7 +268,7 @@ examples:
             "threads": "",
             "rounds": "number of rounds (default: 7)",
         },
-        arguments.export_options,
+        partial(arguments.beside_deit, batch_sizes=(1, 8), sizes=(224, 512), rounds=7),
         "export.run",
         "export.outcome",
     ),
@@ -297,7 +292,7 @@ examples:
             "threads": "",
             "rounds": "number of rounds (default: 6; quick: 2)",
         },
-        arguments.transformers_options,
+        partial(arguments.options, lengths=(512, 2048), rounds=6, quickly={"lengths": (512,), "rounds": 2}),
         "transformers.run",
         "transformers.outcome",
     ),
@@ -313,7 +308,7 @@ examples:
   tustin bench mambavision
   tustin bench mambavision --threads 2 --markdown docs/performance.md""",
         {"threads": "", "rounds": "number of rounds (default: 7)"},
-        arguments.mambavision_options,
+        partial(arguments.options, rounds=7),
         "mambavision.run",
         "mambavision.outcome",
     ),

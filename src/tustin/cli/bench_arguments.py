@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,17 +103,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "model": {"type": vision_mamba, "metavar": "NAME", "help": f"name of the model (default: {MODEL})"},
     "discretization": {"type": discretization, "metavar": "NAME", "help": "the rule (default: bil)"},
     "discretizations": {"type": listed(discretization), "metavar": "A,B"},
-    "lengths": {
-        "type": listed(at_least_one),
-        "metavar": "A,B",
-        "help": "tokens (default: 64,197,785,6085; quick: 197,6085)",
-    },
+    "lengths": {"type": listed(at_least_one), "metavar": "A,B"},
     "batch-sizes": {"type": listed(at_least_one), "metavar": "A,B"},
-    "sizes": {
-        "type": listed(at_least_one),
-        "metavar": "A,B",
-        "help": "sides in pixels (default: 224,384,512,768,1024,1248)",
-    },
+    "sizes": {"type": listed(at_least_one), "metavar": "A,B"},
     "dtype": {
         "choices": ("float32", "bfloat16", "float16", "float64"),
         "help": "dtype of the inputs (default: float32)",
@@ -144,13 +136,12 @@ def add_arguments(parser: argparse.ArgumentParser, names: dict[str, str]) -> Non
         parser.add_argument(f"--{name}", **ARGUMENTS[name] | ({"help": text} if text else {}))
 
 
-def add_outputs(parser: argparse.ArgumentParser, benchmark: str, page: bool, plot: bool) -> None:
+def add_outputs(parser: argparse.ArgumentParser, benchmark: str, plot: bool) -> None:
     write = parser.add_argument_group("what is written")
     help_of_json = "write JSON to FILE, or to stdout instead of tables"
     write.add_argument("--json", nargs="?", const="-", type=output, metavar="FILE", help=help_of_json)
-    if page:
-        renewed = "replace the tables between the two marks in FILE"
-        write.add_argument("--markdown", type=marked(benchmark), metavar="FILE", help=renewed)
+    renewed = "replace the tables between the two marks in FILE"
+    write.add_argument("--markdown", type=marked(benchmark), metavar="FILE", help=renewed)
     write.add_argument("--latex", type=output, metavar="FILE", help="write the tables as LaTeX")
     if plot:
         drawn = "draw the results to FILE (.png, .svg or .pdf)"
@@ -178,15 +169,18 @@ def command_line(benchmark: str, args: argparse.Namespace) -> str:
 # --- what they mean ---------------------------------------------------------------------------------------------------
 
 
-def _options(args: argparse.Namespace, **usual: Any) -> Options:
+def options(args: argparse.Namespace, quickly: Mapping[str, Any] | None = None, **usual: Any) -> Options:
     """What was asked for, and the usual for the rest; numbers in their order, and nothing twice."""
     import torch
 
     from ..report.measurement import Options
 
-    asked = {field.name: getattr(args, field.name, None) for field in fields(Options)}
-    asked |= {"device": None, "levels": None}  # what these two mean is for the caller to find out
+    asked = {field.name: getattr(args, field.name, None) for field in fields(Options)} | {"levels": None}
+    if quickly and args.quick:
+        usual |= quickly
     found = {"threads": torch.get_num_threads()} | usual | {name: value for name, value in asked.items() if value}
+    if "device" in args:
+        found["device"] = device_of(found.get("device"))
     found |= {name: tuple(sorted({*found[name]})) for name in ("batch_sizes", "lengths", "sizes") if name in found}
     found |= {name: tuple(dict.fromkeys(found[name])) for name in ("discretizations", "backends") if name in found}
     return Options(**found)
@@ -196,64 +190,37 @@ def scan_options(args: argparse.Namespace) -> Options:
     from ..discretize import FUSED
     from ..ops import native
 
-    device = device_of(args.device or "cpu")
-    known = BACKENDS if device == "cpu" else GPU_BACKENDS
-    if wrong := [name for name in args.backends or [] if name not in known]:
-        raise ValueError(f"--backends: {wrong[0]} is not measured on {device}; there are {', '.join(known)}")
-    if args.levels and (device != "cpu" or args.markdown):
+    rules = [rule.name for rule in FUSED]
+    quickly = {"rounds": 3, "batch_sizes": (8,), "lengths": (197, 6085)}
+    usual = {"device": "cpu", "rounds": 7, "batch_sizes": (1, 8), "lengths": (64, 197, 785, 6085)}
+    found = options(args, quickly, discretizations=rules, **usual)
+    known = BACKENDS if found.device == "cpu" else GPU_BACKENDS
+    if wrong := [name for name in found.backends if name not in known]:
+        raise ValueError(f"--backends: {wrong[0]} is not measured on {found.device}; there are {', '.join(known)}")
+    if args.levels and (found.device != "cpu" or args.markdown):
         raise ValueError("--levels works only on the CPU and without --markdown")
-    usual = {
-        "rounds": 3 if args.quick else 7,
-        "discretizations": [rule.name for rule in FUSED],
-        "batch_sizes": (8,) if args.quick else (1, 8),
-        "lengths": (197, 6085) if args.quick else (64, 197, 785, 6085),
-        "backends": known[:2] if args.quick else known,
-    }
-    return _options(args, device=device, levels=tuple(native.cpu_levels()) if args.levels else (), **usual)
+    backends = found.backends or (known[:2] if args.quick else known)
+    return replace(found, backends=backends, levels=tuple(native.cpu_levels()) if args.levels else ())
 
 
-def inference_options(args: argparse.Namespace, batch_sizes: Mapping[str, Sequence[int]] = BATCH_SIZES) -> Options:
+def inference_options(args: argparse.Namespace, usual: Mapping[str, tuple[int, ...]] = BATCH_SIZES) -> Options:
     from ..report.speed import BASELINE
 
-    device = device_of(args.device)
-    usual = {"batch_sizes": batch_sizes["cpu" if device == "cpu" else "gpu"], "model": MODEL}
-    found = _options(args, device=device, discretizations=PAPER_DISCRETIZATIONS, **usual)
-    return replace(found, discretizations=tuple(dict.fromkeys((BASELINE, *found.discretizations))))
+    found = options(args, discretizations=PAPER_DISCRETIZATIONS, model=MODEL)
+    batch_sizes = found.batch_sizes or usual["cpu" if found.device == "cpu" else "gpu"]
+    rules = tuple(dict.fromkeys((BASELINE, *found.discretizations)))
+    return replace(found, discretizations=rules, batch_sizes=batch_sizes)
 
 
-def training_options(args: argparse.Namespace) -> Options:
-    return inference_options(args, TRAINING_BATCH)
-
-
-def resolution_options(args: argparse.Namespace) -> Options:
-    from ..bench.resolution import SIZES
-
-    return _beside_deit(args, device=device_of(args.device), sizes=SIZES)
-
-
-def export_options(args: argparse.Namespace) -> Options:
-    return _beside_deit(args, sizes=(224, 512), batch_sizes=(1, 8))
-
-
-def _beside_deit(args: argparse.Namespace, **usual: Any) -> Options:
+def beside_deit(args: argparse.Namespace, **usual: Any) -> Options:
     from ..bench.models import PEERS
 
-    found = _options(args, model=MODEL, discretizations=(args.discretization or "bil",), **usual)
+    found = options(args, model=MODEL, discretizations=(args.discretization or "bil",), **usual)
     if found.model not in PEERS:
         raise ValueError(f"--model {found.model}: there is no DeiT of this size; expected one of {', '.join(PEERS)}")
     if wrong := [size for size in found.sizes if size % 16]:
         raise ValueError(f"--sizes: {wrong[0]} pixels is not a multiple of the patch size, 16")
     return found
-
-
-def mambavision_options(args: argparse.Namespace) -> Options:
-    return _options(args, rounds=7)
-
-
-def transformers_options(args: argparse.Namespace) -> Options:
-    from ..bench.transformers import ROUNDS
-
-    return _options(args, rounds=2 if args.quick else ROUNDS, lengths=(512,) if args.quick else (512, 2048))
 
 
 def device_of(asked: str | None) -> str:

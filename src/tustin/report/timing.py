@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -198,6 +198,9 @@ class Standing:
     runner_up: str | None
     margin: Ratio | None
     """Time of the runner-up by time of the fastest."""
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self) | {"margin": self.margin.facts() if self.margin else None}
 
 
 def standing(series: Mapping[str, Timing], baseline: str, noise: float) -> Standing:
