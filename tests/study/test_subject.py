@@ -52,7 +52,7 @@ def test_the_head_names_data_model_size_and_length() -> None:
         "data": "CIFAR-100, 1,437 training and 360 held-out images, 10 classes",
         "model": "vim_nano_patch4_32 with depth 4, 45,678 parameters, images of 32 px",
         "training": "132 updates (12 epochs) with batches of 128",
-        "recipe": "c100.yaml, with other settings than the recipe's: updates",
+        "recipe": "c100.yaml, with changed settings: updates",
     }
 
 

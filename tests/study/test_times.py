@@ -72,7 +72,7 @@ def test_the_wall_decides_on_a_gpu_and_where_nothing_else_is_known(changes: dict
     assert verdict(of) == CostVerdict.SLOWER
     table = times_table(analyse(of))
     assert table is not None
-    assert "that of the wall time" in table.note
+    assert "The verdict uses wall time" in table.note
     assert ("CPU time (s)" in table.header) == ("device" in changes)
 
 
@@ -88,7 +88,7 @@ def test_every_form_says_what_the_times_are(render) -> None:  # type: ignore[no-
     table = times_table(analyse(STUDIES["complete"]))
     assert table is not None
     text = render(table)
-    assert "CPU time is what the processor worked for the run" in text
+    assert "CPU time is the time that all threads of a run spent computing" in text
     assert "Undecided does not mean equal" in text
 
 

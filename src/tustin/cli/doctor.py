@@ -144,7 +144,7 @@ def _check(name: str | None, file: Path, as_facts: bool) -> None:
         print_json(facts)
     else:
         parts = [part for table in gpu_check.tables(facts) for part in (*as_rich(table), "")]
-        where = f"{file} has all of it, to attach to an issue: it names neither user nor host."
+        where = f"All results are in {file}. Please attach it to an issue: it contains no user name and no host name."
         print_rich(*parts, gpu_check.summary(facts), where)
     if failed := gpu_check.failed(facts):
         raise gpu_check.ChecksFailed(f"{len(failed)} of {facts['counts']['all']} checks failed, the first: {failed[0]}")

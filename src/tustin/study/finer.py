@@ -154,9 +154,9 @@ def finer_table(
         ("discretization", "n", *(way.name for way in chosen)),
         rows,
         f"{metric.title[0].upper()}{metric.title[1:]}{f' ({metric.unit})' if metric.unit else ''} of the trained "
-        f"models on {images} held-out images with their patches closer together, mean ± standard deviation over n "
-        "seeds; nothing was trained again. "
-        "1/2: half the stride and about four times as many tokens; Δ·0.25: every step a quarter of what it was.",
+        f"models on {images} held-out images, with patches closer together: mean ± standard deviation over n seeds. "
+        "The models were not trained again. 1/2: half the stride, so about four times as many tokens. Δ·0.25: every "
+        "step multiplied by 0.25.",
     )
 
 

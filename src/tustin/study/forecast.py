@@ -179,5 +179,7 @@ def lines(plan: Plan, found: Forecast, std_given: bool, times: dict[str, RunTime
             f"{1000 * run.update_seconds:.0f} ms and {run.evaluations} evaluations of {run.evaluation_seconds:.1f} s"
         )
     if found.seconds is not None:
-        told.append(f"the study: about {duration(found.seconds)} with {found.jobs} at a time, as this machine is now")
+        told.append(
+            f"the study: about {duration(found.seconds)} with {found.jobs} at a time, at this machine's current speed"
+        )
     return told

@@ -111,22 +111,22 @@ def _plots(analysis: Analysis) -> Iterator[Plot]:
         yield Plot(
             "Pair by pair",
             _html(plots.gains_plot(analysis), "gains"),
-            "A dot for each seed: the difference to the baseline with the same seed. Left of the dots are their mean "
-            "and its interval. The grey band is that of differences smaller than the threshold.",
+            "Each dot is a seed: the difference from the baseline with the same seed. Left of the dots are their mean "
+            "and its interval. Differences inside the grey band are smaller than the threshold.",
         )
     if measured:
         yield Plot(
             f"{metric.title[0].upper()}{metric.title[1:]} and training time",
             _html(plots.scatter_plot(analysis), "scatter"),
-            f"Upwards the means over the seeds and one standard deviation to either side; to the right the time, as "
-            f"the median of the ratios to {plan.baseline} with the same seed, and its interval.",
+            "Vertical: mean over the seeds ± one standard deviation. Horizontal: training time, as the median of the "
+            f"ratios to {plan.baseline} with the same seed, with its interval.",
         )
     if any(result.curve for result in analysis.study.results if result.status == "done"):
         yield Plot(
             "Learning curves",
             _html(plots.learning_curves(analysis), "curves"),
-            "Means over the seeds; the bands are one standard deviation to either side. A steep beginning may be out "
-            "of view; a double click shows all.",
+            "Means over the seeds; the bands show ± one standard deviation. A steep beginning may be out of view; "
+            "double-click to see everything.",
         )
 
 

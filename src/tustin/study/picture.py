@@ -64,7 +64,7 @@ def _gains(axes: Axes, analysis: Analysis) -> None:
     axes.set_ylim(gain_range(compared, plan.threshold))
     unit = difference_unit(analysis.metric)
     axes.set_ylabel(f"gain over {plan.baseline}{f' ({unit})' if unit else ''}")
-    axes.set_title(f"A dot a seed; mean, {CONFIDENCE:.0%} interval; band ±{plan.threshold:g}")
+    axes.set_title(f"One dot per seed; mean with {CONFIDENCE:.0%} interval; band ±{plan.threshold:g}")
 
 
 def _curves(axes: Axes, analysis: Analysis) -> None:
@@ -74,5 +74,5 @@ def _curves(axes: Axes, analysis: Analysis) -> None:
         axes.plot(places, means, label=summary.discretization, **_look(analysis, summary.discretization).points())
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=analysis.plan.length()[0], ylabel=axis_title(analysis.metric))
-    axes.set_title("Held-out images during training, means")
+    axes.set_title("On held-out images during training, means")
     axes.legend(frameon=False, fontsize=8, ncols=2)

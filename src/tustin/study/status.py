@@ -75,7 +75,7 @@ def render(told: dict[str, Any]) -> list[Table | str]:
         f"{failure['discretization']}, seed {failure['seed']}: FAILED, {failure['error']}"
         for failure in told["failures"]
     ]
-    return lines + [f"{why}; it will be set aside and the run done again" for why in told["damaged"]]
+    return lines + [f"{why}; the file will be renamed and the run repeated" for why in told["damaged"]]
 
 
 def table(told: dict[str, Any]) -> Table:

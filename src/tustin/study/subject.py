@@ -74,4 +74,4 @@ def _training(plan: Plan, sizes: dict[str, int]) -> Iterator[str]:
 
 def _changed(plan: Plan) -> Iterator[str]:
     if plan.settings:
-        yield f"with other settings than the recipe's: {', '.join(plan.settings)}"
+        yield f"with changed settings: {', '.join(plan.settings)}"

@@ -138,16 +138,16 @@ def times_table(analysis: Analysis) -> Table | None:
 def _note(analysis: Analysis, compared: bool) -> str:
     plan = analysis.plan
     parts = [
-        "Medians over the seeds, of training without evaluation. CPU time is what the processor worked for the run, in "
-        "all its threads; wall time is what passed meanwhile, and grows with whatever else the machine did."
+        "Medians over the seeds, for training without evaluation. CPU time is the time that all threads of a run spent "
+        "computing. Wall time is the elapsed time, which grows if other programs use the machine."
     ]
     if compared:
         decides = "CPU time" if decided_by_cpu(analysis) else "wall time"
         parts.append(
-            f"Ratios are medians over pairs of runs with the same seed, with a {CONFIDENCE:.0%} interval where there "
-            f"are six pairs or more. The verdict is that of the {decides}: a ratio counts as slower or faster if it "
-            f"differs from 1 by more than {SMALLEST_MARGIN:.0%} and its interval, corrected for the number of rules at "
-            f"level {plan.level:g}, excludes 1. Undecided does not mean equal. “tustin bench” measures speed."
+            f"Ratios are medians over pairs of runs with the same seed, with a {CONFIDENCE:.0%} interval if there are "
+            f"at least six pairs. The verdict uses {decides}: a rule is slower or faster if its ratio differs from 1 "
+            f"by more than {SMALLEST_MARGIN:.0%} and its interval, corrected for the number of rules at level "
+            f"{plan.level:g}, excludes 1. Undecided does not mean equal. Use “tustin bench” to measure speed."
         )
     return " ".join(parts)
 
