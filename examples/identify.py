@@ -1,10 +1,10 @@
-"""Where the discretization matters: the poles of a continuous system, found again from samples of its input and output.
+"""Where the discretization matters: estimates the poles of a continuous system from samples of its input and output.
 
     h' = −p·h + u        y = Σ_n c_n·h_n        with three poles −p_n, driven by a sum of sines
 
-The input and the output are known at some times only. Gradient descent through `selective_scan` looks for the poles
-with which the scan gives the same output at these times. The poles have to make up for every error that the rule makes
-in a step. So their own error shows the order of the rule, as the steps get shorter:
+The input and the output are known only at some times. Gradient descent through `selective_scan` searches for the poles
+with which the scan gives the same output at these times. So every error of the rule becomes an error of the poles, and
+the error of the poles shows the order of the rule as the steps get shorter:
 
     python examples/identify.py                           # a table, and identify.png
     python examples/identify.py --rules zoh,true_foh --picture two.svg

@@ -52,7 +52,7 @@ def _missing_entries(rule: Discretization) -> list[str]:
         ),
         "src/tustin/bench/machine.py": (
             name in MULTIPLICATIONS or rule in slow,
-            f'MULTIPLICATIONS needs "{name}": <{multiplications} of one update in C++>,  # which; DIVISIONS likewise',
+            f'MULTIPLICATIONS needs "{name}": <{multiplications} of one update in C++>,  # which; also DIVISIONS',
         ),
         "docs/models.md": (
             f"\n| {name} | {operations} | " in _text("docs/models.md"),
@@ -61,7 +61,7 @@ def _missing_entries(rule: Discretization) -> list[str]:
         "docs/performance.md": (
             f"\n| `{name}` | " in _text("docs/performance.md") or rule in slow,
             f"the table of multiplications needs the row | `{name}` | z | function of z | β | B·u | recurrence "
-            f"| output | {multiplications} | besides |",
+            f"| output | {multiplications} | other operations |",
         ),
         "docs/math.md": (
             re.search(rf"^\| ({name}|{name.rstrip('0123456789')})\b", derivatives, re.M) is not None,
