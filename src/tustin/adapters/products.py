@@ -34,7 +34,7 @@ def with_fast_products(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 def _can(hidden: Tensor) -> bool:
     """Whether it is more than one token, and nobody traces or wants gradients."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.is_grad_enabled():
+    if torch.compiler.is_compiling() or torch._C._is_tracing() or torch.is_grad_enabled():
         return False
     return hidden.shape[1] > 1 and not torch.is_autocast_enabled("cpu") and onednn_is_faster()
 
