@@ -22,7 +22,9 @@ def run(args: argparse.Namespace) -> None:
     known = recipes()
     column = max(map(len, known)) + 2
     for name, description in known.items():
-        print(textwrap.fill(f"{name:{column}}{description}", terminal.columns(), subsequent_indent=" " * column))
+        indent = " " * column
+        row = f"{name:{column}}{description}"
+        print(textwrap.fill(row, terminal.columns(), subsequent_indent=indent, break_on_hyphens=False))
 
 
 COMMAND = Command("recipes", "list the shipped recipes", DETAILS, run=run)
