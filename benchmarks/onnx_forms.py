@@ -1,8 +1,8 @@
-"""The forms that a scan could have in ONNX, timed in onnxruntime beside the one that `tustin export` writes.
+"""Several ONNX forms of a scan, timed in onnxruntime and compared with the form that `tustin export` writes.
 
     python benchmarks/onnx_forms.py [--rounds 15] [--json forms.json] [--markdown docs/deployment.md]
 
-All compute the same, and each is compared with `tustin.selective_scan` before it is timed:
+All give the same result, and each is compared with `tustin.selective_scan` before it is timed:
 
     Scan               one step of ONNX's `Scan` for each token: what we write
     doubling, all      all chunks of T tokens at once, by log₂ T steps of doubling; then the chunks one by one, unrolled
@@ -10,7 +10,7 @@ All compute the same, and each is compared with `tustin.selective_scan` before i
     tokens, Scan       a chunk for each step of a `Scan`: its coefficients at once, its tokens one by one
     unrolled           no loop: the step of every token is in the graph
 
-They are called in turns. A time is a median, and a ratio the median over the turns with its interval.
+They are called alternately. A time is a median, and a ratio the median over the turns with its interval.
 """
 
 from __future__ import annotations
