@@ -1,10 +1,10 @@
-"""What the cascade adds to its own first stage: box AP on coloured shapes, over several seeds.
+"""What the cascade adds to its first stage: box AP on coloured shapes, over several seeds.
 
     python benchmarks/cascade.py [--seeds 0,1,2] [--updates 300] [--json cascade.json]
 
-For each seed a small detector is trained, then evaluated twice with the same weights: as it is, and with the first of
-its three stages alone, whose boxes and scores are then the result. The held-out shapes are the same for all. Takes some
-minutes a seed on two cores.
+For each seed a small detector is trained, then evaluated twice with the same weights: with all three stages, and with
+only the first, whose boxes and scores are then the result. The held-out shapes are the same for all. This takes some
+minutes per seed on two cores.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What training costs beside the model: loading data and running the engine, as shares of an update.
+"""The overhead of training: the time of loading data and of the training loop, as shares of an update.
 
     python benchmarks/training.py [--discretizations zoh,bil] [--rounds 5] [--json training.json]
 
 ViM-tiny at 32 px with patches of 16, batch 128, images in memory, the augmentation of the recipe cifar100. Three things
-are timed in turns: the engine as it trains; forward, backward and optimizer alone on a batch at hand; and the loading
-of a batch alone. The share of data and engine is what the first takes beyond the second.
+are timed alternately: the training loop; forward, backward and optimizer alone, on a loaded batch; and the loading of
+a batch alone. The share of data and loop is the difference of the first two.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def main() -> None:
         low, high = 1 - max(share.values), 1 - min(share.values)
         middle = zip(STEPS, (engine, model, data), strict=True)
         times = ", ".join(f"{step} {1e3 * timing.median:.0f} ms" for step, timing in middle)
-        beside = f"data and engine {1 - share.median:.1%} of an update (rounds {low:.1%} to {high:.1%})"
-        print(f"{rule:5} {BATCH / engine.median:7.1f} images/s; {times}; {beside}")
+        overhead = f"data and loop {1 - share.median:.1%} of an update (rounds {low:.1%} to {high:.1%})"
+        print(f"{rule:5} {BATCH / engine.median:7.1f} images/s; {times}; {overhead}")
     if args.json:
         write_text(args.json, json_text(result.facts()))
 
