@@ -1,9 +1,9 @@
-"""Two builds of the native library side by side: the time that each rule takes with NEW, by that with OLD.
+"""Compares two builds of the native library: the time of each rule with NEW, divided by its time with OLD.
 
     python benchmarks/libraries.py OLD.so NEW.so --levels v3
 
-Both run in turns in one process, on one thread and on the same tensors, so that whatever else the machine does meets
-both alike. Only the time inside the library counts. A ratio is the median over all turns, and then come its quartiles.
+Both run alternately in one process, on one thread and on the same tensors, so that other programs slow both equally.
+Only the time inside the library counts. A ratio is the median over all turns, followed by its quartiles.
 """
 
 from __future__ import annotations
