@@ -14,10 +14,10 @@ test: $(READY)
 	$(BIN)/python -m pytest -n auto
 
 FUZZ_CASES ?= 10000
-fuzz: $(READY)  ## commands and files made wrong at random, many more than `make test` tries; about half an hour
+fuzz: $(READY)  ## randomly corrupted commands and files, many more than in `make test`; about half an hour
 	TUSTIN_FUZZ_CASES=$(FUZZ_CASES) $(BIN)/python -m pytest -n auto tests/fuzz
 
-torture: $(READY)  ## kill -9 and Ctrl-C at hundreds of moments; about half an hour
+torture: $(READY)  ## kill -9 and Ctrl-C at hundreds of points in time; about half an hour
 	$(BIN)/python -m pytest -m long tests/torture.py
 
 lint: $(READY)
@@ -25,10 +25,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)  ## the scan beside its peers and the limits of the machine; minutes, and nothing else should run
+bench: $(READY)  ## the scan compared with other libraries; takes minutes; run nothing else at the same time
 	$(BIN)/tustin bench scan
 
-docs: $(READY)  ## the site, in build/site; needs no network, also to read
+docs: $(READY)  ## the site, in build/site; building and reading it need no network
 	$(BIN)/python docs/make_site.py
 
 # What is published: the source, a wheel for Linux on x86-64 and on ARM with the native library, and one without it for
@@ -46,7 +46,7 @@ dist: $(READY)
 	  CMAKE_ARGS="$(CROSS)" _PYTHON_HOST_PLATFORM=linux-aarch64 $(WHEEL) . && \
 	  $(REPAIR) --plat auto build/wheels/*linux_aarch64.whl; \
 	else echo "no wheel for ARM; to build it: apt-get install g++-aarch64-linux-gnu"; fi
-wheel: dist  ## builds them, then installs and uses them in an environment without a compiler
+wheel: dist  ## builds the wheels, then installs and tests them in an environment without a compiler
 	TUSTIN_DIST=dist $(BIN)/python -m pytest -m long tests/test_wheel.py
 
 # ── builds of the native library for testing ─────────────────────────────────────────────────────────────────────────

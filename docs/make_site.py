@@ -27,7 +27,7 @@ SHIM = "https://unpkg.com/iframe-worker/shim"
 """What Zensical loads for the search of a page that was opened from disk; offline.js does that without a network."""
 
 FRAME = """
-[Open the page by itself](rules-page.html){ target=_blank }
+[Open the page in a new tab](rules-page.html){ target=_blank }
 
 <iframe src="rules-page.html" title="Discretization rules" style="width: 100%; height: 120rem; border: 0"></iframe>
 <script>
