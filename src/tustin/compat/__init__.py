@@ -1,4 +1,4 @@
-"""Our scan in other people's code: a stand-in for `mamba_ssm` and `causal_conv1d`, and VMamba's signature.
+"""Our scan in other people's code: a replacement for `mamba_ssm` and `causal_conv1d`, and VMamba's signature.
 
     import tustin.compat
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "install"]
 
 NAMES = ("mamba_ssm", "causal_conv1d")
-"""The packages that it stands in for."""
+"""The packages that `install` can replace."""
 
 _FOLDER = str(Path(__file__).parent / "packages")
 

@@ -32,7 +32,7 @@ class BatchSource(Protocol):
 
 @dataclass(frozen=True)
 class Order:
-    """The order of the samples. Each epoch is shuffled anew. A last batch that is not full is left out.
+    """The order of the samples. Each epoch has a new random order. A last batch that is not full is left out.
 
     With `repeats` an epoch has the same length, but each of its samples occurs this many times in a row.
     """

@@ -39,7 +39,7 @@ BUILT_IN = (MAMBA, ZOH, FOH, BIL, POL, HOH, HOH3, RK4, RK4_RAW, TRUE_FOH, TRUE_B
 """The rules that come with the package, in the order of every table."""
 
 FUSED = tuple(rule for rule in BUILT_IN if rule.steps == 1)
-"""Those that the fused backends have; the others run on the reference."""
+"""The built-in rules of the fused backends. All other rules run on the reference."""
 
 for _discretization in BUILT_IN:
     register(_discretization)

@@ -28,7 +28,7 @@ GROUP = "tustin.discretizations"
 
 @dataclass(frozen=True)
 class RuleFile:
-    """A Python file that registers rules, as it was read: other processes run the same bytes."""
+    """A Python file that registers rules, with its content: other processes run the same bytes."""
 
     path: str = field(compare=False)
     source: bytes = field(repr=False)
@@ -70,7 +70,7 @@ class Origin:
     """Where a rule that is not built in comes from."""
 
     file: str
-    """Name of the file, without its folder; of a rule from a package also the package and its version."""
+    """Name of the file, without its folder; for a rule from a package, also the package and its version."""
     sha256: str
     content: RuleFile | None = field(default=None, compare=False, repr=False)
 

@@ -13,7 +13,7 @@ from .program import to_torch
 __all__ = ["DYNAMIC", "FORMATS", "describe_for_export", "export", "to_onnx", "to_torch"]
 
 FORMATS: dict[str, Callable[..., dict[str, Any]]] = {"onnx": to_onnx, "torch": to_torch}
-"""What a model can be exported to, and how."""
+"""The formats, and the function that writes each of them."""
 
 
 def export(

@@ -18,7 +18,7 @@ __all__ = ["DYNAMIC", "INPUT", "OUTPUT", "SEED", "describe_for_export", "dynamic
 
 INPUT, OUTPUT = "images", "logits"
 DYNAMIC = ("batch", "height", "width")
-"""The sizes of the input that an exported model can leave open."""
+"""Names of the input dimensions that can be dynamic in an exported model."""
 TASKS = ("classification", "segmentation")
 SEED = 0
 

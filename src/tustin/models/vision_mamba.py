@@ -64,7 +64,7 @@ class VisionMamba(nn.Module):
 
     task = "classification"
     classes = "num_classes"
-    """Which of the arguments says the classes."""
+    """Name of the argument with the number of classes."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class VisionMamba(nn.Module):
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
-        """Drop what these intermediates do not need; `features_only=True` calls it."""
+        """Remove the layers that these intermediates do not need; `features_only=True` calls it."""
         chosen, last = feature_take_indices(len(self.layers), indices)
         self.layers = self.layers[: last + 1]
         if prune_norm:

@@ -1,4 +1,4 @@
-"""What a checkpoint makes of images, whatever its task: a module for each task, and what they share."""
+"""Predictions of a checkpoint for images: a module for each task, and what they share."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ PREDICTORS = {"classification": "classes", "segmentation": "masks", "detection":
 """The module of each task: `predict` makes the results, `render` a table of them, `facts` what --json prints."""
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
-"""What counts as an image in a folder; a file that is named itself may end in anything."""
+"""The endings of images in a folder. A file that is given by name may have any ending."""
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """Options of a prediction; each task reads those that concern it."""
+    """Options of a prediction. Each task uses only some of them."""
 
     checkpoint: Path
-    """Of the model, for messages."""
+    """Path of the model, for messages."""
     out: Path | None
     """The folder for pictures."""
     top: int
-    """Classes of an image, at the most."""
+    """Largest number of classes per image."""
     score: float
-    """The lowest of an object that is drawn."""
+    """Lowest score of an object that is drawn."""
     batch_size: int
 
 

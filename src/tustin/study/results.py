@@ -98,7 +98,7 @@ def _has(value: object, kinds: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Plan(_Record):
-    """What a study compares, and by which criteria."""
+    """What a study compares, and the criteria."""
 
     _younger = frozenset({"control"})
 
@@ -145,7 +145,7 @@ class Plan(_Record):
         return self.length()[0] == "updates"
 
     def length(self) -> tuple[str, int]:
-        """The unit in which a run is counted, as its records name it, and the length of a run; 0 if it is unknown."""
+        """The unit of the length of a run, "updates" or "epoch", and the length; 0 if it is unknown."""
         for name, counted in (("updates", "updates"), ("epochs", "epoch")):
             if isinstance(total := self.config.get(name), int) and total > 0:
                 return counted, total
@@ -172,23 +172,23 @@ class Result(_Record):
     status: Literal["done", "failed"]
     error: str | None = None
     diagnosis: dict[str, Any] | None = None
-    """Where a run that failed went wrong: `tustin.Diagnosis.as_facts`."""
+    """For a run that failed: the result of `tustin.diagnose`, as plain values."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """At the best epoch, by their names in `train.METRICS`; empty for a run that failed."""
+    """The metrics at the best epoch, by their names in `train.METRICS`; empty for a run that failed."""
     best_epoch: float = 0
-    """How often the data were gone through by then: a whole number where epochs are what is evaluated."""
+    """Number of epochs until then; a whole number if the run is evaluated after whole epochs."""
     best_update: int | None = None
-    """How many updates were done by then."""
+    """Number of updates until then."""
     train_seconds: float = 0.0
-    """By the clock on the wall, evaluation aside."""
+    """Wall time of the training, without evaluation."""
     cpu_seconds: float | None = None
-    """Of the processor, in all threads of the run's process."""
+    """CPU time of the training, over all threads of the run's process."""
     samples_per_second: float = 0.0
-    """Over all epochs of training, evaluation aside."""
+    """Mean over the training, without evaluation."""
     sizes: dict[str, int] = field(default_factory=dict)
-    """`Trainer.sizes`: of model, data and run."""
+    """Sizes of model, data and run, see `Trainer.sizes`."""
     curve: list[dict[str, Any]] = field(default_factory=list)
-    """A record an epoch, as in metrics.jsonl; of a run that failed, as far as it came."""
+    """One record per epoch, as in metrics.jsonl; for a run that failed, the records until then."""
     environment: dict[str, Any] = field(default_factory=dict)
 
     def flaw(self) -> str | None:
@@ -206,7 +206,7 @@ class Study:
 
     plan: Plan
     results: list[Result]
-    """In the order of the plan, those that failed included."""
+    """In the order of the plan, including runs that failed."""
     missing: list[tuple[str, int]]
     """Discretization and seed of the runs that have not finished."""
     damaged: Mapping[Path, str] = field(default_factory=dict)

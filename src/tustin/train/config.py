@@ -54,9 +54,9 @@ class ModelConfig:
     drop_path_rate: Annotated[float, Range(0, 1, below=True)] = 0.0
     """Stochastic depth of the last block."""
     args: dict[str, Any] = field(default_factory=dict)
-    """More arguments of the model, e.g. {patch_size: 8}; not those that are settings themselves."""
+    """More arguments of the model, e.g. {patch_size: 8}, but not those that have their own setting."""
     weights: str | None = None
-    """Checkpoint to start from: a file or a Hugging Face repository. If the classes differ, the head is new."""
+    """Checkpoint to start from: file or Hugging Face repository. The head is new if the number of classes differs."""
     allow_other_discretization: bool = False
     """Start from weights that were trained with another rule."""
 
@@ -67,7 +67,7 @@ class DataConfig:
 
     name: DataName = "folder"
     """Dataset. Classification: scikit-learn's digits, CIFAR, or a folder with train/CLASS/IMAGE and val/CLASS/IMAGE.
-    Segmentation: ADE20K, or masks, a folder with images, index masks and classes.txt. Detection: COCO."""
+    Segmentation: ADE20K, or masks (a folder with images, index masks and classes.txt). Detection: COCO."""
     path: str | None = None
     """Folder of the dataset; digits need none."""
     num_classes: Annotated[int, Range(1, 2**24)] | None = None
@@ -85,7 +85,7 @@ class DataConfig:
     skip_corrupt: bool = False
     """Count and skip images that cannot be read instead of stopping."""
     download: bool = True
-    """Download CIFAR where it is missing."""
+    """Download CIFAR if it is missing."""
     unlabelled: Annotated[int, Range(0, 2**16 - 1)] = 0
     """Masks only: the value of pixels without a class; the other values are the classes in their order."""
 
@@ -111,7 +111,7 @@ class AugmentConfig:
     shift: Annotated[int, Range(0, 7)] = 0
     """Digits only: largest shift in pixels, in every direction."""
     repeats: Annotated[int, Range(1, 100)] = 1
-    """How often a sample occurs in an epoch, each time augmented anew; it then has fewer different samples."""
+    """How often an epoch contains a sample, with different augmentation; the epoch has fewer different samples then."""
 
 
 @dataclass
@@ -129,7 +129,7 @@ class OptimConfig:
     weight_decay: Annotated[float, Range(0, 100)] = 0.05
     """Weight decay; not used for A, D, biases, norms, position embedding and class token."""
     schedule: Literal["cosine", "linear", "step", "tanh"] = "cosine"
-    """How the learning rate falls: as a cosine, a straight line, a tanh, or to a tenth every 90 epochs."""
+    """How the learning rate falls: as a cosine, linearly, to a tenth every 90 epochs, or as a tanh."""
     warmup_epochs: Annotated[int, Range(0, COUNTED)] = 5
     """Epochs over which the learning rate grows linearly."""
     warmup_updates: Annotated[int, Range(0, COUNTED)] | None = None
@@ -152,10 +152,10 @@ class OptimConfig:
 
 @dataclass
 class RunConfig:
-    """How to run; of these settings only precision and threads change the results."""
+    """How to run; of these settings, device, precision, threads and evaluation interval can change the results."""
 
     resume: bool | None = None
-    """Continue the run in the output folder; default: if there is one; false starts over."""
+    """Continue the run in the output folder; default: continue if there is one; false starts over."""
     device: Literal["auto", "cpu"] = "auto"
     """Where to run: the accelerator if there is one, or the CPU."""
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"

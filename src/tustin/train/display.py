@@ -1,4 +1,4 @@
-"""What a person sees of a run: a bar on a terminal, plain lines elsewhere, nothing where a program is in charge."""
+"""The progress of a run: a bar on a terminal, plain lines elsewhere, and nothing when a program calls `train`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class Display:
-    """Base class of what shows the progress of a run; it shows nothing itself."""
+    """Base class of displays of the progress of a run. It shows nothing itself."""
 
     def __enter__(self) -> Self:
         return self
@@ -28,15 +28,15 @@ class Display:
         pass
 
     def update(self, step: int, updates: int, place: str) -> None:
-        """After an update: the number of updates so far, their total, and a text with both and the loss."""
+        """Called after an update, with the number of updates so far, their total, and a text with both and the loss."""
 
     def epoch(self, record: dict[str, Any], place: str) -> None:
-        """After an evaluation or an epoch, with its record."""
+        """Called after an evaluation or an epoch, with its record."""
         self.line(record_line(record, place))
 
 
 class Lines(Display):
-    """A line an epoch or evaluation, and one now and then in between."""
+    """One line per epoch or evaluation, and some lines in between."""
 
     def __init__(self) -> None:
         self.last = time.monotonic()
@@ -56,7 +56,7 @@ class Lines(Display):
 
 
 class Bar(Display):
-    """The same lines above a bar with the time that is left."""
+    """The same lines, and below them a bar with the time left."""
 
     def __init__(self) -> None:
         self.progress = terminal.bar(stderr=False)

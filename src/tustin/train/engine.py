@@ -213,7 +213,7 @@ class Trainer:
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Write the checkpoint from which `restore` continues, and the weights beside it."""
+        """Write the checkpoint from which `restore` continues, and the files of weights."""
         if not all(bool(p.isfinite().all()) for p in self.plain_model.parameters()):
             raise self._diverged("a weight is not finite", None)
         tally = self.tally.state(self._mean)
@@ -250,7 +250,7 @@ class Trainer:
             self.best_digest = digest(self.folder / BEST)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `save` wrote, and write the files that a kill may have prevented."""
+        """Continue from what `save` wrote, and write the files that are missing because the process was killed."""
         try:
             self.plain_model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -297,7 +297,7 @@ class Trainer:
         return optim.batch_size // passes
 
     def sizes(self) -> dict[str, int]:
-        """How large model, data and run are."""
+        """Sizes of model, data and run."""
         held_out, course = self.task.evaluation, self.course
         parameters = sum(p.numel() for p in self.plain_model.parameters())
         data = self.order.size, len(held_out.data), len(held_out.classes)

@@ -82,7 +82,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder for other processes. The system releases the lock when the process ends, however it ends."""
+        """Lock the folder for other processes. The system releases the lock when the process ends or is killed."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             handle = os.open(self / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
@@ -101,7 +101,7 @@ class RunFolder:
             os.close(handle)
 
     def read_state(self) -> dict[str, Any] | None:
-        """The last checkpoint, if there is one; RuntimeError names a file that is damaged or not one of ours."""
+        """The last checkpoint, if there is one. A RuntimeError names a file that is damaged or not a checkpoint."""
         path = self / TRAINING
         if not path.exists():
             return None
@@ -137,7 +137,7 @@ class RunFolder:
         write_text(self / METRICS, "".join(json.dumps(record) + "\n" for record in records))
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """One record per epoch, as far as they are written; ValueError names a file that holds anything else."""
+        """The records so far, one per epoch. A ValueError names a file with any other content."""
         path = self / METRICS
         if not path.exists():
             return []
@@ -147,7 +147,7 @@ class RunFolder:
         return records
 
     def read_summary(self) -> dict[str, Any] | None:
-        """The result, if the run is complete; ValueError names a file that holds anything else."""
+        """The result, if the run is complete. A ValueError names a file with any other content."""
         path = self / SUMMARY
         if not path.exists():
             return None

@@ -45,7 +45,7 @@ METRICS = {
         Metric("train_seconds", "training time", "s", False),
     )
 }
-"""Every number that a run can end with, by name."""
+"""Every metric of a run, by name."""
 
 
 class Meter(Protocol):

@@ -38,7 +38,7 @@ def download(
     pretrained_cfg: Mapping[str, Any] | None = None,
     cache_dir: str | Path | None = None,
 ) -> Path:
-    """The file of a repository, here; without a `filename` the one that is known for the model, or the only one.
+    """Path of a downloaded file of a repository; without a `filename` the one known for the model, or the only one.
 
     A config.json of the repository comes with it. Without a network it is what an earlier download has kept.
     """
