@@ -38,7 +38,8 @@ One step of h' = A·h + B·u is h_k = α·h_{k−1} + β·B·u_k, where z = Δ·
 φ1(z) = (e^z − 1)/z, φ2(z) = (φ1(z) − 1)/z, φ3(z) = (φ2(z) − 1/2)/z, and so on.
 order: the power of Δ with which the error falls, for a smooth input and for an
 input that is constant over each step; 0 means that the error does not fall.
-exact equilibrium: a constant input settles where the continuous system does."""
+exact equilibrium: for a constant input, the state settles at the same value as
+in the continuous system."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     finer = parser.add_argument_group("finer sampling of the images", "default: as in training")
     finer.add_argument(
-        "--stride", metavar="N", type=at_least_one, help="pixels between patches; positions are resampled"
+        "--stride", metavar="N", type=at_least_one, help="pixels between patches; the position embedding is resampled"
     )
     finer.add_argument("--delta-scale", metavar="X", type=float, help="multiply every step of the scan by X")
     finer.add_argument(

@@ -19,8 +19,7 @@ torch   one .pt2 file for torch.export.load, where tustin is installed.
 
 Exports classifiers and segmenters, for any batch size. A segmenter needs --dynamic-size to read photos of any shape.
 The exported model is first run on random images. The file is written only if the results differ from the model's by
-less than 1e-4 of the largest result.
-docs/deployment.md shows how to use it.
+at most 1e-4 of the largest result. docs/deployment.md shows how to use the file.
 
 --json prints file, format, nodes, bytes and largest_error (null with --no-check), and for ONNX also opset and blocks.
 

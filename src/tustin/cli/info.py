@@ -124,7 +124,7 @@ def _render(facts: dict[str, Any]) -> list[Table | str]:
     height, width = facts["img_size"]
     title = f"{facts['model']}, {facts['discretization']}: images of {height} x {width}, {facts['tokens']} tokens"
     if "rule" in facts:
-        title += f"\nrule of its own: {facts['rule']['file']!r}, SHA-256 {facts['rule']['sha256']!r}"
+        title += f"\nrule from the file {facts['rule']['file']!r}, SHA-256 {facts['rule']['sha256']!r}"
     if "unread" in facts:
         title += f"\nWARNING: {facts['unread']}"
     total = facts["flops"]["total"]

@@ -36,16 +36,17 @@ class SomeRunsFailed(RuntimeError):
 DETAILS = """\
 Any other '--SETTING VALUE' changes the recipe, for all runs ('tustin train RECIPE --help' lists the settings). Runs
 with the same seed start from the same weights and see the same images in the same order; only the rule differs. Repeat
-the command to continue a study, however it ended. You may add discretizations and seeds.
+the command to continue a study that was stopped or killed. You may add discretizations and seeds.
 
   plan RECIPE   estimate before any run which gain the study can detect, which difference it can call equal, and how
                 long it takes on this machine; --std S is the standard deviation of the paired differences
   status DIR    show how many runs of a study are done
   report DIR    write the report of the runs so far; --plot FILE also draws the differences and the learning curves;
                 --into PAGE also replaces the tables between two marks in PAGE
-  finer DIR     evaluate the trained models with overlapping patches; also takes --into PAGE
+  finer DIR     evaluate the trained models with the stride divided by 2 and 4 (--factors 2,4), on all held-out images
+                or on --samples N of them; also takes --into PAGE
 
-All of them take --json. docs/study.md says more.
+All four take --json. docs/study.md says more.
 
 exit codes: 0 all runs are done; 3 the report is written, but some runs failed; 1 all runs failed or none could start;
 2 wrong usage; 130 or 143 stopped by Ctrl-C or SIGTERM, with the state saved.
@@ -182,7 +183,7 @@ def _run_recipe(args: argparse.Namespace) -> None:
     if failures:
         raise SomeRunsFailed(
             f"{len(failures)} of {len(study.results)} runs failed, the first because: {failures[0].error}; "
-            "--retry-failed tries them again"
+            "--retry-failed repeats them"
         )
 
 

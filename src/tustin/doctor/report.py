@@ -16,7 +16,7 @@ WHAT = "what it is, or why it is missing"
 
 def render(facts: dict[str, Any]) -> list[Table | str]:
     """The facts of `collect` as text and tables for rich."""
-    backends = terminal.table(["backend", "here", WHAT], words=["here", WHAT])
+    backends = terminal.table(["backend", "available", WHAT], words=["available", WHAT])
     for backend in facts["backends"]:
         reason = backend["missing_because"]
         backends.add_row(backend["name"], "no" if reason else "yes", reason or backend["description"])

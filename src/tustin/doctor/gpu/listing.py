@@ -145,7 +145,7 @@ def by_line(found: Listing) -> Table:
         where, caller = (*(place.function for place in stack), "", "")[:2]
         number = sum(opcodes.values())
         what = ", ".join(f"{count} {opcode}" for opcode, count in opcodes.most_common())
-        code = stack[0].text if stack else "not told by the compiler"
+        code = stack[0].text if stack else "unknown"
         rows.append((f"{where} < {caller}" if caller else where, code, what, number, f"{number / found.updates:.2f}"))
     rows.append(("all", "", "", len(found.lines), f"{found.per_update:.2f}"))
     return Table(
