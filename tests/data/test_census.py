@@ -43,7 +43,7 @@ def test_a_wrong_value_for_no_class_is_seen(shapes):
 
 def test_a_class_that_is_taken_for_none_is_told():
     lines = list(Census(["ground", "disc"], 0, {0: 900, 1: 80, 2: 20}, 1, 1).lines())
-    assert lines[-1].startswith("WARNING: most pixels have the value 0, which means no class; if it is one")
+    assert lines[-1].startswith("WARNING: most pixels have the value 0, which means no class; if 0 is a class")
 
 
 def test_a_class_that_never_occurs_is_named(shapes):
@@ -56,7 +56,7 @@ def test_many_classes_and_many_masks_are_told_in_short():
     found = Census(names, 0, {i + 1: 1000 - i for i in range(140)}, MOST_MASKS, 20_210)
     lines = list(found.lines())
     assert lines[0] == f"share of pixels by value in {MOST_MASKS} of 20210 training masks:"
-    assert lines[-2] == f"  and {150 - MOST_CLASSES} classes with less"
+    assert lines[-2] == f"  and {150 - MOST_CLASSES} classes with fewer pixels"
     assert lines[-1].startswith("WARNING: 10 of 150 classes have no pixel in these masks: c140, c141")
     assert len(lines) == 1 + 1 + MOST_CLASSES + 2
 

@@ -103,7 +103,7 @@ def test_folders_that_are_not_there(image_folder, tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no folder 'nowhere'"):
         folder("nowhere", training=True)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"no folder .*train' with a folder for each class"):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*train' with one subfolder per class"):
         folder(tmp_path / "empty", training=True)
     (tmp_path / "bare" / "train" / "cat").mkdir(parents=True)
     with pytest.raises(FileNotFoundError, match="has no images"):
@@ -153,7 +153,7 @@ def test_images_are_opened_in_one_place():
 
 def test_other_classes_in_one_half(image_folder):
     (image_folder / "val" / "bird").mkdir()
-    with pytest.raises(ValueError, match="must have the same classes; 'bird' is in one only"):
+    with pytest.raises(ValueError, match="must have the same classes; 'bird' is in only one of them"):
         folder(image_folder, training=False)
 
 

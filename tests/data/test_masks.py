@@ -152,7 +152,7 @@ def test_folders_and_names_that_are_not_there(shapes, tmp_path):
         (b"disc\n\xff\xfe\n", "is not text in UTF-8"),
         (b"disc\nsquare\ndisc\n", "names the class 'disc' twice"),
         (b"disc\nsq\x1b[2Juare\n", r"a class, number 2, whose name cannot be printed"),
-        ("\n".join(map(str, range(2**15))).encode(), "names 32768 classes, and masks hold at most 32767"),
+        ("\n".join(map(str, range(2**15))).encode(), "names 32768 classes, but a mask can have at most 32767"),
     ],
 )
 def test_class_lists_of_the_wrong_kind(shapes, content, why):

@@ -88,7 +88,7 @@ def test_other_bits_the_second_time_fail(monkeypatch: pytest.MonkeyPatch, tmp_pa
     file = tmp_path / "found.json"
     assert main(["doctor", "--gpu-check", str(file), "--device", "cpu"]) == 3
     first = json.loads(file.read_text())["checks"][0]
-    assert first["says"].startswith("output has other bits the second time")
+    assert first["says"].startswith("output has different bits the second time")
 
 
 @pytest.mark.usefixtures("few")

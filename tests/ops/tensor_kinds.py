@@ -91,7 +91,7 @@ UNUSABLE: dict[Callable[[Tensor], Tensor], str] = {
     freed: "has no memory, its storage was freed",
     transposed_and_freed: "has no memory, its storage was freed",
     part_of_freed: "has no memory, its storage was freed",
-    out_of_vmap: "a tensor was taken out of its vmap",
+    out_of_vmap: "a tensor was used outside of its vmap",
     Tensor.to_sparse: "has the layout torch.sparse_coo; expected a dense tensor",
     Tensor.to_mkldnn: "has the layout torch._mkldnn; expected a dense tensor",
     lambda t: torch.nested.nested_tensor([t, t], layout=torch.jagged): "has the layout torch.jagged; expected a dense",

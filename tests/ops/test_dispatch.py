@@ -31,7 +31,7 @@ def test_a_library_without_a_built_in_rule(asked_anew: None, monkeypatch: pytest
     """As after adding a rule to Python alone: "auto" takes the reference and says why, by name it is an error."""
     monkeypatch.setattr(native, "discretization_names", lambda: ("mamba", "bil"))
     x = system()
-    with pytest.warns(UserWarning, match=r"the native one cannot: discretization 'zoh' is not one .* \(mamba, bil\)"):
+    with pytest.warns(UserWarning, match=r"the native backend cannot run it: .*'zoh' is not one .* \(mamba, bil\)"):
         out = selective_scan(**x, discretization="zoh")
     assert torch.equal(out, selective_scan(**x, discretization="zoh", backend="reference"))
     with pytest.raises(RuntimeError, match=r"'native' cannot be used: discretization 'zoh' is not one of those comp"):
@@ -45,7 +45,7 @@ def test_triton_without_a_built_in_rule(asked_anew: None, monkeypatch: pytest.Mo
     from tustin.ops.scan import triton_discretizations
 
     monkeypatch.delitem(triton_discretizations.DISCRETIZATIONS, "zoh")
-    with pytest.warns(UserWarning, match="the triton one cannot: discretization 'zoh' is not one of those compiled"):
+    with pytest.warns(UserWarning, match="the triton backend cannot run it: discretization 'zoh' is not one of"):
         assert choose("selective_scan", "auto", GPU, ZOH) == "reference"
     with pytest.raises(RuntimeError, match="'triton' cannot be used: discretization 'zoh' is not one of those compil"):
         choose("selective_scan", "triton", GPU, ZOH)

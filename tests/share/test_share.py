@@ -84,7 +84,7 @@ def test_a_new_head_after_saving_by_timm(tmp_path: Path) -> None:
     model.reset_classifier(3)
     timm.models.save_for_hf(model, str(tmp_path))
     assert_same_state(tustin.load(tmp_path), model)
-    with pytest.warns(UserWarning, match="the head starts anew: 3 classes in the file, 5 in the model"):
+    with pytest.warns(UserWarning, match="the head is initialised anew: 3 classes in the file, 5 in the model"):
         assert timm.create_model(f"local-dir:{tmp_path}", pretrained=True, num_classes=5).num_classes == 5
 
 

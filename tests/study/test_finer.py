@@ -49,7 +49,7 @@ def test_finer_images_of_a_study(tmp_path, undisturbed, capsys) -> None:
     assert main(["study", "finer", str(folder), "--factors", "2"]) == 0, "what was found stays"
     assert "as trained" in capsys.readouterr().out
     assert main(["study", "finer", str(folder), "--factors", "2", "--samples", "20"]) == 1
-    assert_one_error_line(capsys, "no run of", "best.safetensors")
+    assert_one_error_line(capsys, "no run in", "best.safetensors")
 
 
 def test_tables_go_into_a_page(tmp_path, undisturbed, capsys) -> None:

@@ -25,7 +25,7 @@ def test_what_is_done_is_not_done_again(done, undisturbed):
     engine, told = Here(), Told()
     assert bits(study(done, engine, told), done) == undisturbed[1]
     assert engine.carried_out == []
-    assert told.lines == ["4 of 4 runs are there already"]
+    assert told.lines == ["4 of 4 runs have a result already"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"discretization": "bil"}', "\xff", "1" * 9999, "[" * 99999])

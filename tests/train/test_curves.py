@@ -24,7 +24,7 @@ def drawn(monkeypatch):
 def test_every_part_of_the_loss_has_a_line(drawn, tmp_path):
     curves.draw_curves(tmp_path / "curves.png", PARTS, "a run")
     losses, metrics = drawn[0].axes
-    assert [line.get_label() for line in losses.lines] == ["all of it", "boxes", "masks"]
+    assert [line.get_label() for line in losses.lines] == ["total", "boxes", "masks"]
     assert [list(line.get_ydata()) for line in losses.lines] == [[2.0, 1.0], [1.5, 1.0], [0.5, 0.0]]
     assert list(losses.lines[0].get_xdata()) == [3, 6]
     assert [line.get_label() for line in metrics.lines] == ["box AP at IoU 0.75"]

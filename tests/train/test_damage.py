@@ -169,7 +169,7 @@ def test_full_disk_is_told_and_nothing_is_lost(folder, stopped):
     code, message = in_a_process(on_a_full_disk, folder)
     assert code == 0
     assert message == (
-        f"cannot write '{folder}/training.pt': File too large; the disk is full, and what was there before is unharmed"
+        f"cannot write '{folder}/training.pt': File too large; the disk is full, and the previous file is unchanged"
     )
     assert (folder / "training.pt").read_bytes() == (stopped / "training.pt").read_bytes()
     assert not list(folder.rglob("*.unfinished"))

@@ -119,7 +119,7 @@ def finer(args: argparse.Namespace) -> None:
         config.data.path = args.data_path
     found = study_finer.evaluate(study, folder, config, chosen, args.samples, display.for_this_output().line)
     if not found:
-        raise FileNotFoundError(f"no run of {str(folder)!r} has its best model: runs/METHOD-SEED/best.safetensors")
+        raise FileNotFoundError(f"no run in {str(folder)!r} has kept its best model: runs/METHOD-SEED/best.safetensors")
     table = study_finer.finer_table(study, found, chosen, args.samples)
     if args.into:
         report.write_into(args.into, folder, as_markdown(table, level=3), study_finer.FOLDER)

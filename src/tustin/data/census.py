@@ -51,14 +51,14 @@ class Census:
             name = "(no class: data.unlabelled)" if value == self.unlabelled else named[value]
             yield f"  {value:5} {self.share(value):7.2%}  {name}"
         if len(shown) < len(named):
-            yield f"  and {len(named) - len(shown)} classes with less"
+            yield f"  and {len(named) - len(shown)} classes with fewer pixels"
         yield from self._warnings(named)
 
     def _warnings(self, named: dict[int, str]) -> Iterator[str]:
         if self.share(self.unlabelled) > MOST_UNLABELLED:
             yield (
-                f"WARNING: most pixels have the value {self.unlabelled}, which means no class; if it is one, "
-                "data.unlabelled must be another value"
+                f"WARNING: most pixels have the value {self.unlabelled}, which means no class; if "
+                f"{self.unlabelled} is a class, data.unlabelled must be another value"
             )
         if absent := [name for value, name in named.items() if not self.pixels.get(value)]:
             yield f"WARNING: {len(absent)} of {len(named)} classes have no pixel in these masks: {_some(absent)}"

@@ -123,7 +123,7 @@ def folder(path: str | Path, training: bool) -> Images:
     different = sorted(set(classes) ^ set(_classes(part)))
     if different:
         raise ValueError(
-            f"train/ and val/ of {str(path)!r} must have the same classes; {different[0]!r} is in one only"
+            f"train/ and val/ of {str(path)!r} must have the same classes; {different[0]!r} is in only one of them"
         )
     numbers = {name: number for number, name in enumerate(classes)}
     found = make_dataset(str(part), numbers, extensions=IMG_EXTENSIONS, allow_empty=True)
@@ -135,7 +135,7 @@ def folder(path: str | Path, training: bool) -> Images:
 def _classes(part: Path) -> list[str]:
     names = sorted(entry.name for entry in part.iterdir() if entry.is_dir()) if part.is_dir() else []
     if not names:
-        raise FileNotFoundError(f"there is no folder {str(part)!r} with a folder for each class")
+        raise FileNotFoundError(f"there is no folder {str(part)!r} with one subfolder per class")
     return names
 
 

@@ -152,7 +152,7 @@ def _class_names(file: Path) -> list[str]:
     if not names:
         raise ValueError(f"{str(file)!r} names no class")
     if len(names) > MOST_CLASSES:
-        raise ValueError(f"{str(file)!r} names {len(names)} classes, and masks hold at most {MOST_CLASSES}")
+        raise ValueError(f"{str(file)!r} names {len(names)} classes, but a mask can have at most {MOST_CLASSES}")
     for number, name in enumerate(names, start=1):
         if not name.isprintable():
             raise ValueError(f"{str(file)!r} has a class, number {number}, whose name cannot be printed: {name!r}")

@@ -17,7 +17,7 @@ def coco_library() -> Any:
     try:
         import faster_coco_eval
     except ImportError as error:
-        raise RuntimeError("COCO's masks and figures need faster-coco-eval: pip install 'tustin[detection]'") from error
+        raise RuntimeError("COCO's masks and metrics need faster-coco-eval: pip install 'tustin[detection]'") from error
     return faster_coco_eval
 
 

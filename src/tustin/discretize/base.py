@@ -45,15 +45,15 @@ class Discretization:
     one that `mixes` also gets `mix=λ`.
     """
     alpha: str
-    """Formula of α, for people."""
+    """Formula of α, as text."""
     betas: tuple[str, ...]
-    """Formula of each β, for people: one per input sample, newest first."""
+    """Formula of each β, as text: one per input sample, newest first."""
     order: int
     """Order of convergence as Δ → 0 when the input varies smoothly; 0 means that it does not converge."""
     held_order: float
     """The same when the input really is constant over each step; inf means exact."""
     exact_equilibrium: bool
-    """A constant input settles exactly where the continuous system does: α = 1 + z·Σβ/Δ for all z."""
+    """For a constant input, the state settles at the value of the continuous system: α = 1 + z·Σβ/Δ for all z."""
     stable: tuple[float, float]
     """The interval of z on which |α| ≤ 1."""
     source: str
@@ -63,7 +63,7 @@ class Discretization:
     mixes: bool = False
     """Whether its weights depend on λ, the `mix` of a scan. The other facts are those at λ = ½."""
     largest_weight: float | None = None
-    """Of a rule of several steps, the largest Σ|β|/Δ for z ≤ 0, where neighbouring steps differ up to `RATIO`-fold."""
+    """For a rule of several steps: the largest Σ|β|/Δ for z ≤ 0 and steps whose ratio is at most `RATIO`; else None."""
 
     @property
     def taps(self) -> int:
@@ -137,28 +137,29 @@ def _check_facts(discretization: Discretization) -> None:
     )
 
     low, high = discretization.stable
-    insist(low < high, f"declares the empty stability interval [{low}, {high}]")
+    insist(low < high, f"declares the empty stable interval [{low}, {high}]")
     ends = [(end, outwards) for end, outwards in ((low, -1), (high, 1)) if math.isfinite(end)]
     inside = torch.cat([z[(z >= low) & (z <= high)], z.new_tensor([end for end, _ in ends])])
     exceeds = discretization(delta, inside)[0].abs() > 1 + 1e-12
-    insist(not exceeds.any(), f"|α| exceeds 1 inside its interval [{low:g}, {high:g}]")
+    insist(not exceeds.any(), f"|α| exceeds 1 inside the declared stable interval [{low:g}, {high:g}]")
     for end, outwards in ends:
         beyond = z.new_tensor([end + outwards * 1e-3 * max(1.0, abs(end))])
         insist(
             bool((discretization(delta[0], beyond)[0].abs() > 1).all()),
-            f"|α| ≤ 1 just beyond {end:g}: its interval is larger",
+            f"|α| ≤ 1 also just outside {end:g}, so the stable interval is larger",
         )
 
     total = torch.stack([b.expand(delta.numel(), z.numel()) for b in betas]).sum(0)
     settles = bool(torch.allclose(alpha.expand_as(total), 1 + z * total / delta, rtol=0, atol=1e-9))
     insist(
         settles == discretization.exact_equilibrium,
-        f"declares exact_equilibrium={discretization.exact_equilibrium}, but α = 1 + z·Σβ/Δ is {settles}",
+        f"declares exact_equilibrium={discretization.exact_equilibrium}, but α = 1 + z·Σβ/Δ "
+        f"{'holds' if settles else 'does not hold'}",
     )
 
     insist(
         (discretization.steps > 1) == (discretization.largest_weight is not None),
-        f"reads {discretization.steps} steps; largest_weight must be given for two and more, and only then",
+        f"depends on {discretization.steps} steps; largest_weight must be given only for two or more steps",
     )
     if discretization.largest_weight is not None:
         found = _largest_weight(discretization, z)
@@ -174,7 +175,7 @@ def _check_facts(discretization: Discretization) -> None:
     insist(
         consistent == (discretization.order > 0) == (discretization.held_order > 0),
         f"declares order {discretization.order} (input held: {discretization.held_order}), but as Δ → 0 it "
-        f"{'tends' if consistent else 'does not tend'} to the continuous system",
+        f"{'converges' if consistent else 'does not converge'} to the continuous system",
     )
 
 

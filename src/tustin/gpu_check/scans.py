@@ -57,7 +57,7 @@ def _judge(rule: str, dtype: torch.dtype, shapes: tuple[Shape, ...], device: Dev
         for what, value in expected.items():
             got, again = first[what].cpu(), second[what].cpu()
             if not torch.equal(got, again) and not got.isnan().any():
-                return Finding(FAILED, f"{what} has other bits the second time, for {shape}", {"same_bits": False})
+                return Finding(FAILED, f"{what} has different bits the second time, for {shape}", {"same_bits": False})
             backward = "gradient" in what
             allowed = (DERIVATIVES if backward else VALUES)[got.dtype]
             if interpreted() and got.dtype == torch.bfloat16:

@@ -49,7 +49,7 @@ def _peer(plan: Plan, device: Device) -> Finding:
     try:
         measured = _measure(selective_scan_fn, "token-last", plan, device)
     except Exception as error:
-        return Finding(FAILED, f"{GPU_PEER} is installed and does not run: {type(error).__name__}", {})
+        return Finding(FAILED, f"{GPU_PEER} is installed but does not run: {type(error).__name__}", {})
     return Finding(PASSED, ", ".join(f"{name} {measured[f'{name}_us']:.1f} µs" for name in PASSES), measured)
 
 

@@ -141,5 +141,5 @@ def _graphs(plan: Plan, device: Device) -> Finding:
     graph.replay()
     device.synchronize()
     same = all(torch.equal(a, b) for a, b in zip(recorded, _with_gradient(_call, x), strict=True))
-    says = "played with other inputs, a graph of forward and backward gives "
+    says = "replayed with other inputs, a graph of forward and backward gives "
     return Finding(PASSED if same else FAILED, says + ("the same bits" if same else "other bits"), {"same_bits": same})

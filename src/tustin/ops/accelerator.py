@@ -17,7 +17,7 @@ from ..support.devices import GPUS
 def triton_missing() -> str | None:
     """Why there is no Triton and how to get it, or None if there is. Does not import it: that takes a second."""
     if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed; get it with 'pip install triton', it comes with PyTorch for GPUs"
+        return "Triton is not installed; get it with 'pip install triton'; PyTorch for GPUs includes it"
     return None
 
 

@@ -94,6 +94,6 @@ def _chosen(operator: str, name: str, device: torch.device, *call: Hashable) -> 
     if name != "auto":
         raise RuntimeError(f"backend {name!r} cannot be used: {reason}")
     if warns(device):
-        why = f"because the {wanted} one cannot: {reason}"
+        why = f"because the {wanted} backend cannot run it: {reason}"
         warnings.warn(f"{operator} runs on the slow reference backend, {why}", stacklevel=4)
     return REFERENCE.name

@@ -183,7 +183,9 @@ def check_memory(name: str, tensor: Tensor) -> None:
         return
     if torch._C._functorch.is_batchedtensor(tensor):
         if not transformed():
-            raise RuntimeError(f"{name}: a tensor was taken out of its vmap; return it from there instead")
+            raise RuntimeError(
+                f"{name}: a tensor was used outside of its vmap; return it from the function under vmap instead"
+            )
     elif _was_freed(tensor):
         raise RuntimeError(f"{name}: a tensor of shape {tuple(tensor.shape)} has no memory, its storage was freed")
 

@@ -87,7 +87,7 @@ _CIFAR100 = PaperResults(
         "hoh": PaperGain(2.66, "< 0.001", -11.23),
         "rk4": PaperGain(0.68, "< 0.001"),
     },
-    "A gain of foh with p = 0.97 is impossible in a one-sided test for improvement; its sign is probably a slip.",
+    "A gain of foh with p = 0.97 is impossible in a one-sided test for improvement; its sign is probably a typo.",
 )
 
 _ADE20K = PaperResults(

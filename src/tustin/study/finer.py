@@ -98,7 +98,7 @@ def _read(path: Path, samples: int | None) -> dict[str, float]:
         return {}
     told = read_json(path)
     if not isinstance(told, dict) or not isinstance(told.get("ways"), dict):
-        raise ValueError(f"{str(path)!r} is damaged: it must hold samples and ways")
+        raise ValueError(f"{str(path)!r} is damaged: it must contain 'samples' and 'ways'")
     return dict(told["ways"]) if told.get("samples") == samples else {}
 
 

@@ -49,7 +49,7 @@ def run_study(
         plan.write(folder / PLAN)
         study = _ready_to_go_on(folder, display, retry_failed)
         if study.results:
-            display.line(f"{len(study.results)} of {len(plan.runs())} runs are there already")
+            display.line(f"{len(study.results)} of {len(plan.runs())} runs have a result already")
         rules = tuple(imported_files())
         runs = [
             Run(which[0], config_of(plan, config, folder, *which), result_path(folder, *which), keep, rules)
@@ -76,7 +76,7 @@ def _ready_to_go_on(folder: Path, display: Display, retry_failed: bool) -> Study
     for path, why in study.damaged.items():
         aside = path.with_name(f"{path.name}.corrupt")
         os.replace(path, aside)
-        display.line(f"{why}; it is now {str(aside)!r}, and the run is done again")
+        display.line(f"{why}; it was renamed to {str(aside)!r}, and the run is repeated")
     for result in study.results:
         if result.status == "done":
             remove_remains(RunFolder(run_folder(folder, result.discretization, result.seed)))
@@ -100,7 +100,7 @@ def _carry_out(
                 else:
                     _take(run, outcome, metric, display, stop)
             if stop.number and not told_of_stop:
-                display.line("stopping: the runs in progress save first; Ctrl-C once more does not wait for them")
+                display.line("stopping: the runs in progress save first; press Ctrl-C again to stop without waiting")
                 told_of_stop = True
             display.refresh()
     return crashed

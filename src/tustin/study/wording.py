@@ -142,8 +142,8 @@ def _of_tests(analysis: Analysis) -> Iterator[str]:
         group = [(c.discretization, floor) for c, floor in zip(tested, floors, strict=True) if c.pairs == pairs]
         yield (
             f"{_count(pairs, 'pair').capitalize()} of runs cannot tell a difference from chance for "
-            f"{_joined([discretization for discretization, _ in group])}: even if all were gains, p would be "
-            f"{group[0][1]:.2g} after correction, above the level of {plan.level:g}; more seeds would help."
+            f"{_joined([discretization for discretization, _ in group])}: even if all differences were gains, p would "
+            f"be {group[0][1]:.2g} after correction, above the level of {plan.level:g}; more seeds would help."
         )
     for c in tested:
         if c.pairs > 1 and c.gain and c.gain.std == 0:

@@ -62,7 +62,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
             raise
         reason = failure.strerror or str(failure)
         if failure.errno in _FULL:
-            reason += "; the disk is full, and what was there before is unharmed"
+            reason += "; the disk is full, and the previous file is unchanged"
         raise OSError(f"cannot write {str(path)!r}: {reason}") from error
     finally:
         if raw:

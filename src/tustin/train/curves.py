@@ -39,7 +39,7 @@ def draw_curves(path: Path, records: Sequence[Mapping[str, Any]], title: str) ->
 def _losses(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
     """Parts on a scale of powers, because they differ in size by far."""
     parts = dict.fromkeys(name for record in records for name in part_names(record))
-    told = {"train_loss": "all of it" if parts else "training loss", **part_names(parts)}
+    told = {"train_loss": "total" if parts else "training loss", **part_names(parts)}
     for number, (name, label) in enumerate(told.items()):
         width = 2.2 if name == "train_loss" else 1.3
         _line(axes, records, name, label, Look.number(number), width)

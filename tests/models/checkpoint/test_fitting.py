@@ -49,9 +49,11 @@ def test_another_number_of_classes_resets_the_head_and_says_so(tmp_path: Path) -
     path = official(tmp_path / "vim.pth", source)
     target = build(seed=3, discretization="mamba", num_classes=4)
     trained_head = target.head.weight.clone()
-    with pytest.warns(UserWarning, match=r"vim\.pth: the head starts anew: 10 classes in the file, 4 in the model"):
+    with pytest.warns(
+        UserWarning, match=r"vim\.pth: the head is initialised anew: 10 classes in the file, 4 in the model"
+    ):
         report = tustin.load_checkpoint(target, path)
-    assert report.changes == ("the head starts anew: 10 classes in the file, 4 in the model",)
+    assert report.changes == ("the head is initialised anew: 10 classes in the file, 4 in the model",)
     assert not torch.equal(target.head.weight, trained_head)
     assert target.head.weight.std() < 0.1
     assert not target.head.bias.any()

@@ -69,7 +69,7 @@ def test_pretrained(tmp_path: Path, hub: dict[str, Any], name: str, repository: 
     assert_same_state(model, source)
     tustin.load_checkpoint(model, repository)
     assert hub["asked"] == 2 * [(repository, filename)]
-    with pytest.warns(UserWarning, match="the head starts anew: 1000 classes in the file, 5 in the model"):
+    with pytest.warns(UserWarning, match="the head is initialised anew: 1000 classes in the file, 5 in the model"):
         timm.create_model(name, pretrained=True, depth=1, num_classes=5)
     features = timm.create_model(name, pretrained=True, depth=1, features_only=True, out_indices=[0])
     assert torch.equal(features.model.layers[0].mixer.A_log, source.layers[0].mixer.A_log)

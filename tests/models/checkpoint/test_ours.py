@@ -92,7 +92,7 @@ def test_overrides(tmp_path: Path) -> None:
     wide = tustin.load(tmp_path / "a.safetensors", img_size=(4, 12), drop_path_rate=0.5)
     assert wide.patch_embed.grid_size == (2, 6)
     assert torch.equal(wide.pos_embed, resample_pos_embed(model.pos_embed, (4, 4), (2, 6)))
-    with pytest.warns(UserWarning, match="the head starts anew: 10 classes in the file, 3 in the model"):
+    with pytest.warns(UserWarning, match="the head is initialised anew: 10 classes in the file, 3 in the model"):
         other = tustin.load(tmp_path / "a.safetensors", num_classes=3)
     assert other.pretrained_cfg.get("label_names") is None
     assert other(images(model)).shape == (2, 3)

@@ -158,4 +158,8 @@ def _adapt_head(model: VisionMamba, state: dict[str, Tensor]) -> list[str]:
     for name in ("head.weight", "head.bias"):
         state.pop(name, None)
     state |= own
-    return [f"the head starts anew: {old} classes in the file, {new} in the model" if new else "the head is left out"]
+    return [
+        f"the head is initialised anew: {old} classes in the file, {new} in the model"
+        if new
+        else "the head is left out"
+    ]
