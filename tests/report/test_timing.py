@@ -7,14 +7,14 @@ import torch
 
 from tests.bench.models import of_rounds
 from tests.bench.results import laps
-from tustin.report.timing import Ratio, Timing, beyond_noise, lap_ratio, median_interval, noise, round_ratio, standing
+from tustin.report.timing import Ratio, Timing, beyond_noise, lap_ratio, median_interval, round_ratio, standing
 
 
 def test_summary_is_the_median_and_the_quartiles():
     calls = laps(5.0, 1.0, 3.0) | laps(2.0, 4.0, round=2)
-    assert Timing(calls).quartiles == (2.0, 3.0, 4.0)
+    assert Timing(calls).quartiles == [2.0, 3.0, 4.0]
     assert Timing(calls).facts()["calls"] == 5
-    assert Timing(laps(7.0)).quartiles == (7.0, 7.0, 7.0)
+    assert Timing(laps(7.0)).quartiles == [7.0, 7.0, 7.0]
     assert Timing(laps(1.0, 100.0, 1.0)).median == 1.0
     assert Timing(laps(1.0, 2.0, 4.0, 5.0, 9.0)).spread == 0.375
 
@@ -50,7 +50,6 @@ def test_the_interval_misses_the_median_as_rarely_as_it_says():
 def test_too_few_rounds_know_nothing():
     assert median_interval([1.0, 1.1], 0.95) == (0.0, math.inf)
     assert not beyond_noise(Ratio((2.0, 2.0, 2.0)), noise=0.0, comparisons=1)
-    assert noise(None) == math.inf
 
 
 def test_ratios_are_formed_within_a_round():

@@ -55,7 +55,7 @@ def summary(result: Result) -> str:
     """Where and how it was measured."""
     options = result.options
     shape = f"D {D}, N {N}, {options.dtype}, {options.layout}"
-    return f"{result.where} {shape}; {result.rounds} round{'s'[: result.rounds > 1]} in turns{result.busy}."
+    return f"{result.where} {shape}; {result.turns}{result.busy}."
 
 
 def left_out(scans: Scans) -> list[str]:

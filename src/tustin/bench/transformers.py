@@ -80,10 +80,9 @@ def _missing(case: Case) -> str | None:
 def outcome(result: Result) -> Outcome:
     """The result in all its forms."""
     verdicts = checks(result)
-    rounds = f"{result.rounds} round{'s'[: result.rounds > 1]} in turns{result.busy}"
     return Outcome(
         result=result,
-        summary=f"{result.where} float32, batch 1; {rounds}.",
+        summary=f"{result.where} float32, batch 1; {result.turns}{result.busy}.",
         tables=[_times(result), *shares_tables(result, "Where the time goes, adapted"), *checks_tables(verdicts)],
         left_out=left_out(result),
         checks=verdicts,

@@ -80,33 +80,23 @@ class Case:
 
 
 @dataclass
-class _Plain:
-    """What else a file says, and of which kind it must be."""
-
-    benchmark: str
-    command: str
-    date: str
-    rounds: Count
-    processes: Count
-    peak_bytes: Count
-    because: str
-
-
-@dataclass
 class _Machine:
-    """What every report tells of it."""
+    """What every report tells of it, and of its processor."""
 
     versions: dict[str, Any]
-    cpu: dict[str, Any]
     gpu: str | None
     load: Annotated[float, Range(0)]
     native_level: str | None
+    model: str
+    cores: Count
 
 
 @dataclass
-class _Processor:
-    model: str
-    cores: Count
+class _Entry:
+    """What a file says of a case beside its times."""
+
+    peak_bytes: Count | None = None
+    because: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,8 +109,8 @@ class Result:
     date: str
     options: Options
     machine: dict[str, Any]
-    rounds: int
-    processes: int
+    rounds: Count
+    processes: Count
     """In which the rounds were, one after the other."""
     timings: Mapping[Case, Timing]
     peaks: Mapping[Case, int] = field(default_factory=dict)
@@ -150,20 +140,19 @@ class Result:
         try:
             cases = [(_case(entry), entry) for entry in facts["cases"]]
             told = {name: facts[name] for name in ("benchmark", "command", "date", "rounds", "processes")}
-            peaks = {case: peak for case, entry in cases if (peak := entry["peak_bytes"]) is not None}
             skipped = {_case(entry): entry["because"] for entry in facts["skipped"]}
-            check(_Plain, told)
-            for name, values in (("peak_bytes", peaks), ("because", skipped)):
-                for value in values.values():
-                    check(_Plain, {name: value})
-            for kind, machine in ((_Machine, facts["machine"]), (_Processor, facts["machine"]["cpu"])):
-                check(kind, {one.name: machine[one.name] for one in fields(kind)}, "machine.")
+            check(cls, told)
+            for entry in [*facts["cases"], *facts["skipped"]]:
+                check(_Entry, {name: entry[name] for name in ("peak_bytes", "because") if name in entry})
+            machine, processor = facts["machine"], facts["machine"]["cpu"]
+            known = {name: machine[name] for name in ("versions", "gpu", "load", "native_level")}
+            check(_Machine, known | {name: processor[name] for name in ("model", "cores")}, "machine.")
             return cls(
                 **told,
                 options=Options.from_facts(facts["options"]),
-                machine=dict(facts["machine"]),
+                machine=dict(machine),
                 timings={case: Timing.from_facts(entry["seconds"]) for case, entry in cases},
-                peaks=peaks,
+                peaks={case: peak for case, entry in cases if (peak := entry["peak_bytes"]) is not None},
                 skipped=skipped,
                 notes=dict(facts["notes"]),
             )
@@ -200,6 +189,11 @@ class Result:
         return lap_ratio(self.timings.get(own), self.timings.get(other))
 
     @property
+    def turns(self) -> str:
+        """How many there were, in words."""
+        return f"{self.rounds} round{'s'[: self.rounds > 1]} in turns"
+
+    @property
     def where(self) -> str:
         """The machine in a few words, with the versions and the date."""
         facts, threads = self.machine, self.options.threads
@@ -213,7 +207,7 @@ class Result:
         """Rounds and processes in words, and a warning if others used the machine."""
         processes = "one process" if self.processes == 1 else f"{self.processes} processes"
         kept = ", with freed memory kept" if self.options.device == "cpu" else ""
-        return f"{self.rounds} round{'s'[: self.rounds > 1]} in turns, in {processes}{kept}{self.busy}"
+        return f"{self.turns}, in {processes}{kept}{self.busy}"
 
     @property
     def busy(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -116,9 +117,10 @@ class Speed:
         return timing.round_ratio(self.timing(case), self.timing(self.of_discretization(BASELINE, case.batch)))
 
     def noise(self, batch: int) -> float:
-        """How far from 1 the ratio of the baseline to itself seems to be."""
-        again = Candidate(self.result.options.model, BASELINE, again=True)
-        return timing.noise(self.to_baseline(self.case(again, batch)))
+        """How far from 1 the ratio of the baseline to itself seems to be; infinite if it is not known."""
+        same = self.to_baseline(self.case(Candidate(self.result.options.model, BASELINE, again=True), batch))
+        low, high = same.interval() if same else (0.0, math.inf)
+        return max(1 - low, high - 1)
 
     def standing(self, batch: int) -> Standing:
         """Who is fastest among the rules."""

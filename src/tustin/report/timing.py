@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -41,12 +41,9 @@ class Timing:
         return [*self.laps.values()]
 
     @cached_property
-    def quartiles(self) -> tuple[float, float, float]:
+    def quartiles(self) -> list[float]:
         """With the median in the middle; of one call, that call."""
-        if len(self.seconds) == 1:
-            return (self.seconds[0],) * 3
-        low, median, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
-        return low, median, high
+        return self._quantiles(4)
 
     @property
     def median(self) -> float:
@@ -61,9 +58,11 @@ class Timing:
     @property
     def p95(self) -> float:
         """What 95 of 100 calls do not exceed."""
-        if len(self.seconds) == 1:
-            return self.seconds[0]
-        return statistics.quantiles(self.seconds, n=20, method="inclusive")[-1]
+        return self._quantiles(20)[-1]
+
+    def _quantiles(self, n: int) -> list[float]:
+        several = len(self.seconds) > 1
+        return statistics.quantiles(self.seconds, n=n, method="inclusive") if several else self.seconds * (n - 1)
 
     def facts(self) -> dict[str, Any]:
         """As plain data: the calls with their party, round and lap."""
@@ -117,11 +116,9 @@ def lap_ratio(own: Timing | None, other: Timing | None) -> Ratio | None:
     """
     if not own or not other:
         return None
-    for moment in (lambda lap: lap, lambda lap: lap.round):
-        mine, theirs = _medians(own, moment), _medians(other, moment)
-        if values := tuple(mine[when] / theirs[when] for when in mine if when in theirs):
-            return Ratio(values)
-    return Ratio((own.median / other.median,))
+    if values := tuple(seconds / other.laps[lap] for lap, seconds in own.laps.items() if lap in other.laps):
+        return Ratio(values)
+    return round_ratio(own, other) or Ratio((own.median / other.median,))
 
 
 def round_ratio(own: Timing | None, other: Timing | None) -> Ratio | None:
@@ -131,11 +128,11 @@ def round_ratio(own: Timing | None, other: Timing | None) -> Ratio | None:
     """
     if not own or not other:
         return None
-    ours, theirs, values = _rounds(own), _rounds(other), []
-    for mine, same in ((ours[number], theirs[number]) for number in ours if number in theirs):
-        if mine.keys() == same.keys():
+    theirs, values = _rounds(other), []
+    for number, mine in _rounds(own).items():
+        if mine.keys() == (same := theirs.get(number, {})).keys():
             values.append(statistics.median(mine[lap] / same[lap] for lap in mine))
-        else:
+        elif same:
             values.append(statistics.median(mine.values()) / statistics.median(same.values()))
     return Ratio(tuple(values)) if values else None
 
@@ -145,13 +142,6 @@ def _rounds(timing: Timing) -> dict[int, dict[Lap, float]]:
     for lap, seconds in timing.laps.items():
         rounds.setdefault(lap.round, {})[lap] = seconds
     return rounds
-
-
-def _medians(timing: Timing, moment: Callable[[Lap], Hashable]) -> dict[Hashable, float]:
-    calls: dict[Hashable, list[float]] = {}
-    for lap, seconds in timing.laps.items():
-        calls.setdefault(moment(lap), []).append(seconds)
-    return {when: statistics.median(seconds) for when, seconds in calls.items()}
 
 
 def median_interval(values: Sequence[float], confidence: float) -> tuple[float, float]:
@@ -169,14 +159,6 @@ def median_interval(values: Sequence[float], confidence: float) -> tuple[float, 
             break
         k += 1
     return (ordered[k - 1], ordered[n - k]) if k else (0.0, math.inf)
-
-
-def noise(same: Ratio | None) -> float:
-    """How far from 1 the ratio of a candidate to itself may seem to be; infinite if it is not known."""
-    if same is None:
-        return math.inf
-    low, high = same.interval()
-    return max(1 - low, high - 1)
 
 
 def beyond_noise(ratio: Ratio, noise: float, comparisons: int) -> bool:
