@@ -73,7 +73,7 @@ def made_up_resolution(options: Options = RESOLUTION) -> Result:
     peaks: dict[Case, int] = {}
     for size in options.sizes:
         tokens = (size / 16) ** 2
-        ours, peer = (resolution.make_case(options, candidate, size) for candidate in resolution.candidates(options))
+        ours, peer = resolution.pairs(options)[size]
         assert peer.candidate.model == PEERS[options.model]
         for case, cost in ((ours, 2e-4 * tokens), (peer, 5e-5 * tokens + 2.3e-7 * tokens**2)):
             timings[case] = of_rounds({number: [cost * (1 + 0.1 * number)] for number in range(ROUNDS)})

@@ -35,18 +35,18 @@ def test_resolution_tells_times_memory_and_where_they_cross():
 
 def test_being_faster_in_most_rounds_is_not_enough_to_say_so():
     result = made_up_resolution()
-    ours = resolution.make_case(result.options, Growth(result).ours, 512)
+    ours, _ = resolution.pairs(result.options)[512]
     calls = enumerate(result.timings[ours].seconds)
     slower = of_rounds({number: [call * (10 if number % 3 == 0 else 1)] for number, call in calls})
     doubtful = Growth(replace(result, timings={**result.timings, ours: slower}))
-    assert doubtful.peer_by_ours(512).median > 1
+    assert doubtful.ratios[512].median > 1
     assert "From 768 px on vim_tiny_patch16_224 is faster" in resolution.conclusions(doubtful)[0]
 
 
 def test_a_large_image_is_held_against_the_peer_in_time_and_memory():
     time, memory = resolution.checks(Growth(made_up_resolution()))
     assert time.claim == "one image of 1248 px, time of deit_tiny_patch16_224 : bil"
-    assert time.measured == round(Growth(made_up_resolution()).peer_by_ours(1248).median, 2)
+    assert time.measured == round(Growth(made_up_resolution()).ratios[1248].median, 2)
     assert (memory.relation, memory.bound, memory.holds) == ("≤", 1.0, True)
     small = made_up_resolution()
     assert resolution.checks(Growth(replace(small, options=replace(small.options, sizes=(224, 384))))) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -28,9 +28,9 @@ class Check:
     relation: str
     """"≥" or "≤"."""
     bound: float
-    measured: float | None
+    measured: float | None = None
     """Rounded as it is shown, so that number and verdict agree; None if this run did not measure it."""
-    which: str | None
+    which: str | None = None
     """The rule that is worst at it, where the promise is about several."""
     interval: tuple[float, float] | None = None
     """Where the true ratio is; None if there are too few measurements to tell."""
@@ -52,92 +52,51 @@ class Check:
         return ratio >= self.bound if self.relation == "≥" else ratio <= self.bound
 
 
-def stated_for(center: Cell) -> bool:
-    """Whether the promises are about this shape, precision and number of threads."""
-    return (center.batch, center.L, center.dtype, center.threads) == (8, 197, "float32", 2)
-
-
 def check_all(center: Cell, discretizations: Sequence[str], find: Find, gemm: Timing) -> list[Check]:
-    """Every promise, in the order of the table; none if the run is about something else."""
-    if not stated_for(center):
+    """Every promise, in the order of the table; none if the run is about another shape, precision or thread count."""
+    if (center.batch, center.L, center.dtype, center.threads) != (8, 197, "float32", 2):
         return []
-    forward = replace(center, backward=False)
-    backward = replace(center, backward=True)
-    checks = [
-        _against_peer(forward, 80, find),
-        _against_peer(backward, 50, find),
-        *(
-            _against_gemm(replace(forward, discretization=discretization), bound, kind, find, gemm)
-            for kind, bounds in (("", {"mamba": 50, "bil": 35}), (", stretch", {"mamba": 30, "bil": 22}))
-            for discretization, bound in bounds.items()
-        ),
-    ]
+    forward, backward = (replace(center, backward=back) for back in (False, True))
+    checks, bound = [], 0.0
+    for cell, bound in ((forward, 80), (backward, 50)):
+        own = replace(cell, discretization="mamba")  # the rule that the peer has
+        ratio = lap_ratio(find(peer_of(own)), find(own))
+        checks.append(worst(f"{cell.mode}, mambapy : mamba", "≥", bound, {"mamba": ratio}, digits=1))
+    for rule, bound, kind in (("mamba", 50, ""), ("bil", 35, ""), ("mamba", 30, ", stretch"), ("bil", 22, ", stretch")):
+        ratio = lap_ratio(find(replace(forward, discretization=rule)), gemm)
+        per_update = {rule: ratio and ratio.scaled(GEMM_FLOP / forward.updates)}
+        checks.append(worst(f"GEMM FLOP/s : updates/s, {rule}{kind}", "≤", bound, per_update, digits=1))
     for cell, bound, bound_of_two in ((forward, 1.25, 1.25), (backward, 1.2, 1.35)):
-        checks.append(_against_rule("zoh", cell, ("bil", "rk4"), 1.0, find))
-        checks.append(_against_rule("zoh", cell, ("foh", "pol", "hoh"), bound, find))
-        for one, two in ONE_SAMPLE_AND_TWO.items():
-            checks.append(_against_rule(one, cell, (two,), bound_of_two, find))
-    for cell in (forward, backward):
-        name = f"{cell.mode}, one thread : two"
-        checks.append(worst(name, "≥", 1.8, _ratios(cell, discretizations, lambda c: replace(c, threads=1), find)))
-    for cell in (forward, backward):
-        name = f"{cell.mode}, time per token, L {LONG} : {cell.L}"
-        ratios = _ratios(cell, discretizations, lambda c: replace(c, L=LONG), find)
-        checks.append(worst(name, "≤", 1.15, {name: long.scaled(cell.L / LONG) for name, long in ratios.items()}))
-    for cell in (forward, backward):
-        name = f"{cell.mode}, bfloat16 : float32"
-        checks.append(
-            worst(name, "≤", 1.0, _ratios(cell, discretizations, lambda c: replace(c, dtype="bfloat16"), find))
-        )
+        others_by_rule = [("zoh", ["bil", "rk4"], 1.0), ("zoh", ["foh", "pol", "hoh"], bound)]
+        others_by_rule += [(one, [two], bound_of_two) for one, two in ONE_SAMPLE_AND_TWO.items()]
+        for rule, others, most in others_by_rule:
+            baseline = find(replace(cell, discretization=rule))
+            ratios = {name: lap_ratio(find(replace(cell, discretization=name)), baseline) for name in others}
+            known = ratios if all(ratios.values()) else {}  # half a promise is none
+            checks.append(worst(f"{cell.mode}, {', '.join(others)} : {rule}", "≤", most, known))
+    for name, relation, bound, change, scale in (
+        ("one thread : two", "≥", 1.8, {"threads": 1}, 1.0),
+        (f"time per token, L {LONG} : {center.L}", "≤", 1.15, {"L": LONG}, center.L / LONG),
+        ("bfloat16 : float32", "≤", 1.0, {"dtype": "bfloat16"}, 1.0),
+    ):
+        for cell in (forward, backward):
+            cells = {rule: replace(cell, discretization=rule) for rule in discretizations}
+            ratios = {rule: lap_ratio(find(replace(own, **change)), find(own)) for rule, own in cells.items()}
+            scaled = {rule: ratio and ratio.scaled(scale) for rule, ratio in ratios.items()}
+            checks.append(worst(f"{cell.mode}, {name}", relation, bound, scaled))
     return checks
 
 
-def _against_peer(cell: Cell, bound: float, find: Find) -> Check:
-    own = replace(cell, discretization="mamba")  # the rule that the peer has
-    ratios = _ratios(own, ("mamba",), peer_of, find)
-    return worst(f"{cell.mode}, mambapy : mamba", "≥", bound, ratios, digits=1)
-
-
-def _against_gemm(cell: Cell, bound: float, kind: str, find: Find, gemm: Timing) -> Check:
-    ratio = lap_ratio(find(cell), gemm)
-    ratios = {cell.discretization: ratio.scaled(GEMM_FLOP / cell.updates)} if ratio else {}
-    return worst(f"GEMM FLOP/s : updates/s, {cell.discretization}{kind}", "≤", bound, ratios, digits=1)
-
-
-def _against_rule(rule: str, cell: Cell, discretizations: Sequence[str], bound: float, find: Find) -> Check:
-    ratios = _ratios(cell, discretizations, lambda c: c, find, lambda c: replace(c, discretization=rule))
-    if len(ratios) < len(discretizations):
-        ratios = {}  # half a promise is none
-    return worst(f"{cell.mode}, {', '.join(discretizations)} : {rule}", "≤", bound, ratios)
-
-
-def _ratios(
-    cell: Cell,
-    discretizations: Sequence[str],
-    one: Callable[[Cell], Cell],
-    find: Find,
-    other: Callable[[Cell], Cell] = lambda cell: cell,
-) -> dict[str, Ratio]:
-    """Time of one cell by time of the other, for each rule where both are known; both are made of the rule's own."""
-    cells = {name: replace(cell, discretization=name) for name in discretizations}
-    found = {name: lap_ratio(find(one(own)), find(other(own))) for name, own in cells.items()}
-    return {name: ratio for name, ratio in found.items() if ratio}
-
-
-def worst(claim: str, relation: str, bound: float, ratios: dict[str, Ratio], digits: int = 2) -> Check:
-    """The check of the ratio that is furthest on the wrong side."""
-    if not ratios:
-        return Check(claim, relation, bound, None, None)
-    discretization = (min if relation == "≥" else max)(ratios, key=lambda name: ratios[name].median)
-    low, high = ratios[discretization].interval()
-    return Check(
-        claim=claim,
-        relation=relation,
-        bound=bound,
-        measured=round(ratios[discretization].median, digits),
-        which=discretization if len(ratios) > 1 else None,
-        interval=(round(low, digits), round(high, digits)) if low > 0 else None,
-    )
+def worst(claim: str, relation: str, bound: float, ratios: Mapping[str, Ratio | None], digits: int = 2) -> Check:
+    """The check of the ratio that is furthest on the wrong side, by the names of the rules."""
+    known = {name: ratio for name, ratio in ratios.items() if ratio}
+    if not known:
+        return Check(claim, relation, bound)
+    name = (min if relation == "≥" else max)(known, key=lambda name: known[name].median)
+    low, high = known[name].interval()
+    interval = (round(low, digits), round(high, digits)) if low > 0 else None
+    measured = round(known[name].median, digits)
+    return Check(claim, relation, bound, measured, name if len(known) > 1 else None, interval)
 
 
 def checks_tables(checks: Sequence[Check], title: str = "Checks", claim: str = "claim (ratio)") -> list[Table]:

@@ -146,7 +146,7 @@ def checks(speed: Speed) -> list[Check]:
             own, theirs = speed.of_discretization("bil", batch), speed.case(Candidate(peer, None), batch)
             ratio = round_ratio(speed.timing(own), speed.timing(theirs))
             limit = 1.6 if speed.training else 1.3
-            found.append(worst(f"batch {batch}, time : {peer}'s, bil", "≤", limit, {"bil": ratio} if ratio else {}))
+            found.append(worst(f"batch {batch}, time : {peer}'s, bil", "≤", limit, {"bil": ratio}))
     return [check for check in found if check.measured is not None]
 
 

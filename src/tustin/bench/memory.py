@@ -65,7 +65,7 @@ def too_large(case: ModelCase, known: Mapping[ModelCase, int]) -> str | None:
     )
 
 
-def memory_text(peak: int | None) -> str:
+def memory_text(peak: float | None) -> str:
     """In MiB, as exactly as a system counts that updates the peak of a process now and then."""
     if peak is None:
         return NOTHING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from dataclasses import replace
 
 from ..report.measurement import Case, Options, Result
 from ..report.speed import Candidate, ModelCase
@@ -16,61 +16,51 @@ from .memory import memory_text
 from .models import PEERS, shares_tables
 from .outcome import Outcome, left_out
 
-Found = TypeVar("Found")
+Pairs = dict[int, tuple[ModelCase, ModelCase]]
 PROMISED_SIZE = 1248
 """Side of the image about which something is promised."""
 
 
 class Growth:
-    """A result over the sizes of an image: ours, with one rule, and the peer."""
+    """A result over the sizes of an image: ours, with one rule, and the peer; pairs have ours first."""
 
     def __init__(self, result: Result) -> None:
-        self.result, self.sizes = result, result.options.sizes
-        self.ours, self.peer = candidates(result.options)
-        self.discretization = result.options.discretizations[0]
-
-    def seconds(self, candidate: Candidate) -> dict[int, float]:
-        """Medians by size."""
-        timings = self._by_size(self.result.timings, candidate)
-        return {size: timing.median for size, timing in timings.items()}
-
-    def peaks(self, candidate: Candidate) -> dict[int, int]:
-        """Bytes by size."""
-        return self._by_size(self.result.peaks, candidate)
-
-    def peer_by_ours(self, size: int) -> Ratio | None:
+        cases, timings = pairs(result.options), result.timings
+        self.sizes, self.discretization = result.options.sizes, result.options.discretizations[0]
+        self.ours, self.peer = result.options.model, PEERS[result.options.model]
+        medians = {case: timing.median for case, timing in timings.items()}
+        self.seconds, self.peaks = _by_size(cases, medians), _by_size(cases, result.peaks)
+        ratios = {size: round_ratio(timings.get(peer), timings.get(ours)) for size, (ours, peer) in cases.items()}
+        self.ratios = {size: ratio for size, ratio in ratios.items() if ratio}
         """Time of the peer by ours, round by round."""
-        peer, ours = (self._by_size(self.result.timings, one).get(size) for one in (self.peer, self.ours))
-        return round_ratio(peer, ours)
-
-    def _by_size(self, found: Mapping[Case, Found], candidate: Candidate) -> dict[int, Found]:
-        cases = {size: make_case(self.result.options, candidate, size) for size in self.sizes}
-        return {size: found[case] for size, case in cases.items() if case in found}
 
 
-def candidates(options: Options) -> tuple[Candidate, Candidate]:
-    """Ours and the peer."""
-    return Candidate(options.model, options.discretizations[0]), Candidate(PEERS[options.model], None)
+def _by_size(cases: Pairs, found: Mapping[Case, float]) -> tuple[dict[int, float], dict[int, float]]:
+    """What is known of ours and of the peer."""
+    ours, peer = ({size: found[pair[i]] for size, pair in cases.items() if pair[i] in found} for i in (0, 1))
+    return ours, peer
 
 
-def make_case(options: Options, candidate: Candidate, size: int) -> ModelCase:
-    return ModelCase(candidate, 1, size, device=options.device, threads=options.threads)
+def pairs(options: Options) -> Pairs:
+    """Ours and the peer at each size."""
+    ours, peer = Candidate(options.model, options.discretizations[0]), Candidate(PEERS[options.model], None)
+    own = {size: ModelCase(ours, 1, size, device=options.device, threads=options.threads) for size in options.sizes}
+    return {size: (case, replace(case, candidate=peer)) for size, case in own.items()}
 
 
 def run(options: Options, command: str, report: Report) -> Result:
     """Measure both models at every size."""
-    cases = [make_case(options, candidate, size) for size in options.sizes for candidate in candidates(options)]
-    largest = make_case(options, candidates(options)[0], max(options.sizes))
-    return model_plan.run("resolution", command, options, cases, largest, report)
+    found = pairs(options)
+    cases = [case for pair in found.values() for case in pair]
+    return model_plan.run("resolution", command, options, cases, found[max(options.sizes)][0], report)
 
 
 def crossing(ours: Mapping[int, float], peer: Mapping[int, float]) -> tuple[int, int] | None:
     """The sizes between which ours begins to need less and does from then on; (0, size) if it does from the first."""
     sizes = [size for size in ours if size in peer]
-    ahead = [ours[size] < peer[size] for size in sizes]
-    if not ahead or not ahead[-1]:
+    first = max((place + 1 for place, size in enumerate(sizes) if ours[size] >= peer[size]), default=0)
+    if first == len(sizes):
         return None
-    first = len(ahead) - next((i for i, better in enumerate(reversed(ahead)) if not better), len(ahead))
     return (sizes[first - 1] if first else 0), sizes[first]
 
 
@@ -82,19 +72,15 @@ def outcome(result: Result) -> Outcome:
     from .plots import draw_resolution
 
     growth = Growth(result)
-    ratios = {size: growth.peer_by_ours(size) for size in growth.sizes}
-    verdicts = checks(growth)
-    models = f"{growth.ours.model} with {growth.discretization} and {growth.peer.model}"
+    verdicts, sentences = checks(growth), conclusions(growth)
+    models = f"{growth.ours} with {growth.discretization} and {growth.peer}"
     return Outcome(
         result=result,
         summary=f"{result.where} {models}, inference of one image, float32; {result.how}.",
         tables=[table(growth), *checks_tables(verdicts), *shares_tables(result, "Where the time goes")],
         left_out=left_out(result),
-        remarks=conclusions(growth),
-        findings={
-            "peer_by_ours": {size: ratio.facts() for size, ratio in ratios.items() if ratio},
-            "conclusions": conclusions(growth),
-        },
+        remarks=sentences,
+        findings={"peer_by_ours": {s: ratio.facts() for s, ratio in growth.ratios.items()}, "conclusions": sentences},
         checks=verdicts,
         draw=lambda: draw_resolution(growth),
     )
@@ -102,12 +88,13 @@ def outcome(result: Result) -> Outcome:
 
 def conclusions(growth: Growth) -> list[str]:
     """Where the lines cross, in a sentence each; of the times, where their ratio leaves no doubt."""
-    ratios = {size: ratio for size in growth.sizes if (ratio := growth.peer_by_ours(size))}
-    at_least = {size: ratio.interval()[0] or ratio.median for size, ratio in ratios.items()}  # 0: too few rounds to say
-    memory = growth.peaks(growth.ours), growth.peaks(growth.peer)
+    at_least = {size: ratio.interval()[0] or ratio.median for size, ratio in growth.ratios.items()}  # 0: too few rounds
     sentences = []
-    for verb, ours, peer in (("is faster", dict.fromkeys(at_least, 1.0), at_least), ("needs less memory", *memory)):
-        claim, found = f"{growth.ours.model} {verb} than {growth.peer.model}", crossing(ours, peer)
+    for verb, ours, peer in (
+        ("is faster", dict.fromkeys(at_least, 1.0), at_least),
+        ("needs less memory", *growth.peaks),
+    ):
+        claim, found = f"{growth.ours} {verb} than {growth.peer}", crossing(ours, peer)
         if found:
             before = f"not yet at {found[0]} px" if found[0] else "the smallest size measured"
             sentences.append(f"From {found[1]} px on {claim} ({before}).")
@@ -118,35 +105,35 @@ def conclusions(growth: Growth) -> list[str]:
 
 def checks(growth: Growth) -> list[Check]:
     """What is promised about a large image; nothing if it was not measured."""
-    ratio = growth.peer_by_ours(PROMISED_SIZE) if PROMISED_SIZE in growth.sizes else None
-    if ratio is None:
+    if not (ratio := growth.ratios.get(PROMISED_SIZE)):
         return []
-    ours, peer = (growth.peaks(candidate).get(PROMISED_SIZE) for candidate in (growth.ours, growth.peer))
+    ours, peer = (peaks.get(PROMISED_SIZE) for peaks in growth.peaks)
     name, rule = f"one image of {PROMISED_SIZE} px", growth.discretization
-    memory = {rule: Ratio((ours / peer,))} if ours and peer else {}
     return [
-        worst(f"{name}, time of {growth.peer.model} : {rule}", "≥", 2.8, {rule: ratio}),
-        worst(f"{name}, memory of {rule} : {growth.peer.model}", "≤", 1.0, memory),
+        worst(f"{name}, time of {growth.peer} : {rule}", "≥", 2.8, {rule: ratio}),
+        worst(
+            f"{name}, memory of {rule} : {growth.peer}",
+            "≤",
+            1.0,
+            {rule: Ratio((ours / peer,))} if ours and peer else {},
+        ),
     ]
 
 
 def table(growth: Growth) -> Table:
     """A row for each size."""
-    both = growth.ours, growth.peer
-    times, peaks = [growth.seconds(c) for c in both], [growth.peaks(c) for c in both]
     rows = []
     for size in growth.sizes:
-        ratio = growth.peer_by_ours(size)
-        tokens = (size // 16) ** 2 + 1
-        ms = [number(1e3 * known[size]) if size in known else NOTHING for known in times]
-        mib = [memory_text(known.get(size)) for known in peaks]
-        rows.append((f"{size} px", str(tokens), *ms, ratio.text(2) if ratio else NOTHING, *mib))
-    names = growth.discretization, growth.peer.model.split("_patch")[0]
-    header = ("image", "tokens", f"{names[0]} (ms)", f"{names[1]} (ms)", f"{names[1]} : {names[0]}")
+        ms = [number(1e3 * known[size]) if size in known else NOTHING for known in growth.seconds]
+        ratio = growth.ratios[size].text(2) if size in growth.ratios else NOTHING
+        rows.append(
+            (f"{size} px", str((size // 16) ** 2 + 1), *ms, ratio, *(memory_text(p.get(size)) for p in growth.peaks))
+        )
+    ours, peer = growth.discretization, growth.peer.split("_patch")[0]
     return Table(
         "resolution",
         "One image of growing size",
-        (*header, *(f"{name} (MiB)" for name in names)),
+        ("image", "tokens", f"{ours} (ms)", f"{peer} (ms)", f"{peer} : {ours}", f"{ours} (MiB)", f"{peer} (MiB)"),
         rows,
         f"Medians. The ratio is formed within a round; in brackets its {CONFIDENCE:.0%} interval. Memory: what "
         "a call needs in addition to the weights and the image, to about 2 MiB.",

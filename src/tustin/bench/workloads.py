@@ -8,11 +8,13 @@ them too where the two are compared. On a GPU the peer is mamba_ssm's `selective
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -27,7 +29,8 @@ PEER = "mambapy"
 PEER_KEEPING = "mambapy, memory kept"
 """The same, where freed memory is kept for the next tensor: what another allocator than glibc's could gain for it."""
 GPU_PEER = "mamba_ssm"
-PEERS = (PEER, PEER_KEEPING, GPU_PEER)
+PEERS = dict.fromkeys((PEER, PEER_KEEPING), "mambapy.mamba") | {GPU_PEER: "mamba_ssm.ops.selective_scan_interface"}
+"""The modules that have their scans."""
 COMPILED = "compiled"
 ENVIRONMENTS = {PEER_KEEPING: {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}}
 """What the process of a backend must find in its environment."""
@@ -79,26 +82,13 @@ def peer_of(cell: Cell) -> Cell:
     return replace(cell, backend=PEER, discretization="mamba", dtype=dtype, layout="channel-last", fused=False)
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """The tensors of one shape, as `selective_scan` wants them: (batch, D, L) and (batch, N, L)."""
-
-    u: Tensor
-    delta: Tensor
-    A: Tensor
-    B: Tensor
-    C: Tensor
-    D: Tensor
-    z: Tensor
-    bias: Tensor
-    raw_delta: Tensor
-    """What bias and softplus turn into `delta`."""
-    d_out: Tensor
-
-
 @functools.cache
-def make_inputs(batch: int, L: int, dtype: str, layout: str, device: str = "cpu") -> Inputs:
-    """The same numbers every time: steps from 0.001 to 0.1 and A from −1 to −N, as Mamba is initialised."""
+def make_inputs(batch: int, L: int, dtype: str, layout: str, device: str = "cpu") -> SimpleNamespace:
+    """The tensors of one shape, as `selective_scan` wants them: (batch, D, L) and (batch, N, L).
+
+    The same numbers every time: steps from 0.001 to 0.1 and A from −1 to −N, as Mamba is initialised. Bias and softplus
+    turn `raw_delta` into `delta`.
+    """
     generator = torch.Generator().manual_seed(0)
     kind = getattr(torch, dtype)
     wide = torch.promote_types(kind, torch.float32)
@@ -112,7 +102,7 @@ def make_inputs(batch: int, L: int, dtype: str, layout: str, device: str = "cpu"
 
     delta = torch.exp(math.log(0.001) + math.log(100) * torch.rand(batch, L, D, generator=generator))
     bias = torch.full((D,), -4.0)
-    return Inputs(
+    return SimpleNamespace(
         u=dense(normal(batch, L, D)),
         delta=dense(delta),
         A=-torch.arange(1, N + 1, dtype=wide, device=device).repeat(D, 1).requires_grad_(),
@@ -128,10 +118,14 @@ def make_inputs(batch: int, L: int, dtype: str, layout: str, device: str = "cpu"
 
 def make_call(cell: Cell) -> Callable[[], object]:
     """One call of what the cell stands for, ready to be timed; raises if it cannot be had."""
-    if cell.backend in PEERS:
-        scan, arguments, d_out = _gpu_peer_scan(cell) if cell.backend == GPU_PEER else _peer_scan(cell)
-    else:
-        scan, arguments, d_out = _own_scan(cell)
+    own = make_inputs(cell.batch, cell.L, cell.dtype, cell.layout, cell.device)
+    arguments = (own.u, own.raw_delta if cell.fused else own.delta, own.A, own.B, own.C, own.D)
+    arguments += (own.z, own.bias) if cell.fused else ()
+    d_out = own.d_out
+    if cell.backend in (PEER, PEER_KEEPING):  # it takes (batch, L, …), and knows no more than six arguments
+        arguments = tuple(t.detach().transpose(1, 2).requires_grad_() if t.ndim == 3 else t for t in arguments)
+        d_out = d_out.transpose(1, 2)
+    scan = _scan(cell)
 
     def forward() -> object:
         with torch.no_grad():
@@ -143,16 +137,20 @@ def make_call(cell: Cell) -> Callable[[], object]:
     return forward_and_backward if cell.backward else forward
 
 
-def _own_scan(cell: Cell) -> tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]:
-    inputs = make_inputs(cell.batch, cell.L, cell.dtype, cell.layout, cell.device)
+def _scan(cell: Cell) -> Callable[..., Any]:
+    """What computes the cell, given its arguments."""
+    if cell.backend == GPU_PEER:
+        theirs = importlib.import_module(PEERS[GPU_PEER]).selective_scan_fn
+        return functools.partial(theirs, delta_softplus=cell.fused)
+    if cell.backend in PEERS:
+        block = importlib.import_module(PEERS[cell.backend]).MambaBlock
+        return functools.partial(block.selective_scan, None)  # the method uses nothing of its object
     backend = "reference" if cell.backend == COMPILED else cell.backend
     options: dict[str, Any] = {"discretization": cell.discretization, "backend": backend, "delta_softplus": cell.fused}
-    scan: Callable[..., Any] = functools.partial(_scan_on if cell.level else selective_scan, **options)
     if cell.level:
-        scan = functools.partial(scan, cell.level)
-    if cell.backend == COMPILED:
-        scan = torch.compile(scan, fullgraph=True, dynamic=False)
-    return scan, _arguments(cell, inputs), inputs.d_out
+        return functools.partial(_scan_on, cell.level, **options)
+    scan: Callable[..., Any] = functools.partial(selective_scan, **options)
+    return torch.compile(scan, fullgraph=True, dynamic=False) if cell.backend == COMPILED else scan
 
 
 def _scan_on(level: str, *arguments: Any, **options: Any) -> Any:
@@ -160,46 +158,16 @@ def _scan_on(level: str, *arguments: Any, **options: Any) -> Any:
     return selective_scan(*arguments, **options)
 
 
-def _arguments(cell: Cell, inputs: Inputs) -> tuple[Tensor, ...]:
-    """The positional arguments, the same for `selective_scan` and `selective_scan_fn`."""
-    delta, extra = (inputs.raw_delta, (inputs.z, inputs.bias)) if cell.fused else (inputs.delta, ())
-    return inputs.u, delta, inputs.A, inputs.B, inputs.C, inputs.D, *extra
-
-
-def _gpu_peer_scan(cell: Cell) -> tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]:
-    from mamba_ssm.ops.selective_scan_interface import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
-        selective_scan_fn,
-    )
-
-    inputs = make_inputs(cell.batch, cell.L, cell.dtype, cell.layout, cell.device)
-    return functools.partial(selective_scan_fn, delta_softplus=cell.fused), _arguments(cell, inputs), inputs.d_out
-
-
-def _peer_scan(cell: Cell) -> tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]:
-    from mambapy.mamba import MambaBlock  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    inputs = make_inputs(cell.batch, cell.L, cell.dtype, cell.layout)
-    dense = (inputs.u, inputs.delta, inputs.B, inputs.C)
-    u, delta, B, C = (t.detach().transpose(1, 2).requires_grad_() for t in dense)  # (batch, L, …), its own layout
-    scan = functools.partial(MambaBlock.selective_scan, None)  # the method uses nothing of its object
-    return scan, (u, delta, inputs.A, B, C, inputs.D), inputs.d_out.transpose(1, 2)
-
-
 def missing(backend: str) -> str | None:
     """Why nothing of this backend can be measured here and how to get it, or None."""
-    if backend in (PEER, PEER_KEEPING):
-        try:
-            import mambapy.mamba  # type: ignore[import-not-found, import-untyped, unused-ignore] # noqa: F401
-        except ImportError as error:
-            return f"mambapy, the peer, is not installed ({error}); get it with 'pip install mambapy'"
-        return None
-    if backend == GPU_PEER:
-        try:
-            import mamba_ssm.ops.selective_scan_interface  # type: ignore[import-not-found, import-untyped, unused-ignore] # noqa: F401
-        except ImportError as error:
-            return f"mamba_ssm, the peer, is not installed ({error}); get it with 'pip install mamba-ssm'"
-        return None
-    return BACKENDS["reference" if backend == COMPILED else backend].missing()
+    if backend not in PEERS:
+        return BACKENDS["reference" if backend == COMPILED else backend].missing()
+    try:
+        importlib.import_module(PEERS[backend])
+    except ImportError as error:
+        name = PEERS[backend].partition(".")[0]
+        return f"{name}, the peer, is not installed ({error}); get it with 'pip install {name.replace('_', '-')}'"
+    return None
 
 
 def needed_bytes(cell: Cell) -> int:
@@ -220,9 +188,6 @@ def available_bytes(device: str) -> int:
     if device != "cpu":
         free: int = torch.get_device_module(device).mem_get_info()[0]
         return free
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+    if (meminfo := Path("/proc/meminfo")).exists() and "MemAvailable:" in (told := meminfo.read_text()):
+        return int(told.split("MemAvailable:")[1].split()[0]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
