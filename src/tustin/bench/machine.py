@@ -25,6 +25,7 @@ from .workloads import Cell, N, missing
 GEMM_SIZE = 1024
 GEMM_FLOP = 2 * GEMM_SIZE**3
 COPY_BYTES = 1 << 26  # beyond the last-level cache
+_STAT = Path("/proc/stat")
 
 MULTIPLICATIONS = {
     "mamba": 9,  # e^z − 1 with the help of a table (6), the recurrence (2), the output
@@ -45,7 +46,6 @@ csrc/discretizations.hpp, where no e^z leaves the normal numbers; the output is 
 makes of it have exactly these."""
 DIVISIONS = {"bil": 1, "true_bil": 1}
 
-
 GEMM, GEMM_ONE_THREAD, COPY = "gemm", "gemm_one_thread", "copy"
 WORK = {GEMM: GEMM_FLOP, GEMM_ONE_THREAD: GEMM_FLOP, COPY: 2 * COPY_BYTES}
 """Of one call of each limit: multiplications and additions, or bytes read and written."""
@@ -58,22 +58,13 @@ class Limit(Case, kind="limit"):
     name: str
 
 
-_STAT = Path("/proc/stat")
-
-
 def make_call(limit: Limit) -> Callable[[], object]:
-    return _limit_calls(limit.device)[limit.name]
-
-
-@functools.cache
-def _limit_calls(device: str) -> dict[str, Callable[[], object]]:
-    """What to time to learn each of the limits."""
-    a, b = torch.randn(2, GEMM_SIZE, GEMM_SIZE, generator=torch.Generator().manual_seed(0)).to(device)
-    product = torch.empty_like(a)
-    source = torch.ones(COPY_BYTES // 4, device=device)
-    target = torch.empty_like(source)
-    gemm = functools.partial(torch.mm, a, b, out=product)
-    return {GEMM: gemm, GEMM_ONE_THREAD: gemm, COPY: functools.partial(target.copy_, source)}
+    """What to time to learn the limit."""
+    if limit.name == COPY:
+        source = torch.ones(COPY_BYTES // 4, device=limit.device)
+        return functools.partial(torch.empty_like(source).copy_, source)
+    a, b = torch.randn(2, GEMM_SIZE, GEMM_SIZE, generator=torch.Generator().manual_seed(0)).to(limit.device)
+    return functools.partial(torch.mm, a, b, out=torch.empty_like(a))
 
 
 @dataclass(frozen=True)

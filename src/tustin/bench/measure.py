@@ -105,12 +105,17 @@ class Plan:
 class Measured:
     """What was found out."""
 
+    laps: dict[Case, dict[Lap, float]]
+    """Seconds of every call; a case without any was not measured."""
     rounds: int = 0
     processes: int = 1
-    timings: dict[Case, Timing] = field(default_factory=dict)
     skipped: dict[Case, str] = field(default_factory=dict)
     first: dict[Case, float] = field(default_factory=dict)
     """Seconds of the first call, with whatever it had to set up or compile."""
+
+    @property
+    def timings(self) -> dict[Case, Timing]:
+        return {case: Timing(calls) for case, calls in self.laps.items() if calls}
 
     def result(self, benchmark: str, command: str, options: Options, machine: dict[str, Any], **more: Any) -> Result:
         """Together with where and when, and `more` fields of the result."""
@@ -121,20 +126,16 @@ class Measured:
 
 def measure(plan: Plan, report: Report) -> Measured:
     """Measure everything that is not left out; the cases stay in their order."""
-    found = Measured()
-    laps: dict[Case, dict[Lap, float]] = {case: {} for case in plan.cases}
+    found = Measured({case: {} for case in plan.cases})
     with closing(Processes()) as processes:
-        expected = _first_calls(plan, processes, found, laps, report)
+        expected = _first_calls(plan, processes, found, report)
         found.rounds = plan.rounds or plan.fit(expected)
         found.processes = min(plan.processes, found.rounds)
-        _in_turns(plan, plan.parties(expected, found.rounds), found, processes, laps, report)
-    found.timings = {case: Timing(calls) for case, calls in laps.items() if calls}
+        _in_turns(plan, plan.parties(expected, found.rounds), processes, found, report)
     return found
 
 
-def _first_calls(
-    plan: Plan, processes: Processes, found: Measured, laps: dict[Case, dict[Lap, float]], report: Report
-) -> dict[Case, float]:
+def _first_calls(plan: Plan, processes: Processes, found: Measured, report: Report) -> dict[Case, float]:
     """Warm the cases up; roughly how long a call of each takes that will have turns."""
     known: dict[Case, float] = {}
     for number, case in enumerate(plan.cases):
@@ -150,33 +151,25 @@ def _first_calls(
             found.skipped[case] = " ".join(str(error).split())[:200]  # a compiler's complaints can be pages long
             continue
         if plan.once(case, known[case]):
-            laps[case][Lap(FIRST_CALL, 0, 0)] = known[case]
-    return {case: seconds for case, seconds in known.items() if not laps[case]}
+            found.laps[case][Lap(FIRST_CALL, 0, 0)] = known[case]
+    return {case: seconds for case, seconds in known.items() if not found.laps[case]}
 
 
-def _in_turns(
-    plan: Plan,
-    parties: Sequence[Party],
-    found: Measured,
-    processes: Processes,
-    laps: dict[Case, dict[Lap, float]],
-    report: Report,
-) -> None:
+def _in_turns(plan: Plan, parties: Sequence[Party], processes: Processes, found: Measured, report: Report) -> None:
     """Let every party have its turns; who is a member of several is measured in all of them."""
-    rounds = found.rounds
-    total, done = sum(min(party.turns, rounds) for party in parties), 0
+    rounds, done = found.rounds, 0
     for number in range(rounds):
         if number * found.processes // rounds != max(0, number - 1) * found.processes // rounds:
             processes.close()
         for place, party in enumerate(parties):
             if not takes_part(party.turns, rounds, number):
                 continue
-            report(f"round {number + 1} of {rounds}", done, total)
+            report(f"round {number + 1} of {rounds}", done, sum(min(party.turns, rounds) for party in parties))
             timer = processes[plan.process(party.members[0])]
             seconds = timer.ask(worker.laps, party.members, party.orders(number), party.seconds)
             for member, calls in zip(party.members, seconds, strict=True):
-                own = laps.setdefault(member, {})
-                own.update({Lap(place, number, lap): call for lap, call in enumerate(calls)})
+                laps = {Lap(place, number, lap): call for lap, call in enumerate(calls)}
+                found.laps.setdefault(member, {}).update(laps)
             done += 1
 
 

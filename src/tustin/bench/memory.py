@@ -51,25 +51,19 @@ def too_large(case: ModelCase, known: Mapping[ModelCase, int]) -> str | None:
     if not smaller:
         return None
     last = smaller[-1]
-    if len(smaller) == 1:
-        needed = known[last] * case.pixels / last.pixels
-    else:
+    needed = known[last] * case.pixels / last.pixels
+    if len(smaller) > 1:
         slope = (known[last] - known[smaller[-2]]) / (last.pixels - smaller[-2].pixels)
         needed = known[last] + max(0.0, slope) * (case.pixels - last.pixels)
     available = workloads.available_bytes(case.device)
     if needed <= USABLE * available:
         return None
-    return (
-        f"it would need about {needed / 1e9:.2g} GB of memory, more than {USABLE:.0%} of the {available / 1e9:.2g} GB "
-        "that are free"
-    )
+    free = f"{available / 1e9:.2g} GB that are free"
+    return f"it would need about {needed / 1e9:.2g} GB of memory, more than {USABLE:.0%} of the {free}"
 
 
 def memory_text(peak: float | None) -> str:
     """In MiB, as exactly as a system counts that updates the peak of a process now and then."""
     if peak is None:
         return NOTHING
-    return f"{peak / 2**20:.0f}" if peak >= _COUNTED else f"< {_COUNTED >> 20}"
-
-
-_COUNTED = 2 << 20
+    return f"{peak / 2**20:.0f}" if peak >= 2 << 20 else "< 2"

@@ -16,7 +16,6 @@ from ..report.speed import Candidate, ModelCase
 from ..report.terminal import Report
 from . import machine, memory
 from .measure import Plan, Process, Processes, measure, of_same_work, profile, side_by_side
-from .worker import Worker
 
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
 """Of the processes that are timed. glibc would give freed memory back to the system, and every tensor would start with
@@ -27,6 +26,7 @@ MODELS = Process("models", tuple(KEEP_MEMORY.items()))
 PROCESSES = 2
 MOST_ROUNDS, FEWEST_ROUNDS = 24, 10
 """With fewer than ten nothing could be claimed of six rules."""
+_OUT_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory", "ended with code -9")
 TURN = 0.2
 """Seconds for a candidate in a round; where calls are quick, the candidates are called lap by lap for this long."""
 BUDGET = 520.0
@@ -93,28 +93,20 @@ def measure_peaks(cases: Sequence[ModelCase], report: Report) -> tuple[dict[Case
                 processes[following]  # starts in the meantime
             own = sorted((case for case in cases if case.candidate == candidate), key=lambda case: case.pixels)
             for place, case in enumerate(own):
-                known = {other: peaks[other] for other in own[:place] if other in peaks}
-                if reason := memory.too_large(case, known) or _measure_peak(case, worker, peaks):
+                reason = memory.too_large(case, {other: peaks[other] for other in own[:place] if other in peaks})
+                try:
+                    peak = None if reason else worker.ask(memory.growth, case)
+                except RuntimeError as error:
+                    if not any(sign in str(error) for sign in _OUT_OF_MEMORY):
+                        raise
+                    reason = f"the memory was not enough: {' '.join(str(error).split())[:150]}"
+                if reason:
                     skipped |= dict.fromkeys(own[place:], reason)
                     break
+                if peak is not None:
+                    peaks[case] = peak
             processes.pop(process).close()
     return peaks, skipped
-
-
-def _measure_peak(case: ModelCase, worker: Worker, peaks: dict[Case, int]) -> str | None:
-    """Note the peak; or why there is none, if the memory was not enough."""
-    try:
-        peak = worker.ask(memory.growth, case)
-    except RuntimeError as error:
-        if not any(sign in str(error) for sign in _OUT_OF_MEMORY):
-            raise
-        return f"the memory was not enough: {' '.join(str(error).split())[:150]}"
-    if peak is not None:
-        peaks[case] = peak
-    return None
-
-
-_OUT_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory", "ended with code -9")
 
 
 def _plain(candidate: Candidate) -> Candidate:

@@ -43,19 +43,9 @@ def make_call(case: ModelCase) -> Callable[[], object]:
         from . import onnx_session  # here, because the others need no exporter
 
         return onnx_session.make_call(model, images, case.threads)
-    call = _step(model, images) if case.training else _inference(model, images)
-    if case.device == "cpu":
-        return call
+    if case.training:
+        return _step(model, images)
 
-    def waited() -> object:
-        result = call()
-        torch.accelerator.synchronize()
-        return result
-
-    return waited
-
-
-def _inference(model: nn.Module, images: Tensor) -> Callable[[], object]:
     def infer() -> object:
         with torch.inference_mode():
             return model(images)
@@ -105,22 +95,20 @@ def _images(model: str, batch: int, img_size: int, device: str) -> Tensor:
 
 
 def _create(model: str, img_size: int, **options: Any) -> nn.Module:
-    import timm  # here, because a process that times scans has no need of it
-
-    from .. import models  # noqa: F401  from now on timm knows Vision Mamba
-
-    created: nn.Module = timm.create_model(model, img_size=img_size, **options)
+    created: nn.Module = _timm().create_model(model, img_size=img_size, **options)
     return created
 
 
 def _input_size(model: str) -> tuple[int, ...]:
-    import timm
+    return tuple(_timm().get_pretrained_cfg(model).input_size)
 
-    from .. import models  # noqa: F401
 
-    found = timm.get_pretrained_cfg(model)
-    assert found is not None
-    return tuple(found.input_size)
+def _timm() -> Any:
+    import timm  # here, because a process that times scans has no need of it
+
+    from .. import models  # noqa: F401  from now on timm knows Vision Mamba
+
+    return timm
 
 
 _GROUPS = {

@@ -12,10 +12,9 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -36,6 +35,9 @@ imports a lot."""
 _QUEUED = 10
 """Calls of a scan that a GPU is given before it is waited for: the wait takes as long as a small call."""
 
+_expected: dict[Case, float] = {}
+"""Seconds of the last call of each case."""
+
 MAKERS: dict[str, Callable[[Any], Callable[[], object]]] = {
     "scan": workloads.make_call,
     "model": models.make_call,
@@ -53,8 +55,13 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
         self._process = context.Process(target=_serve, args=(other, imported_files()), daemon=True)
-        with _environment(environment):
+        before = dict(os.environ)
+        os.environ.update(environment)  # the process takes it over
+        try:
             self._process.start()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
         other.close()  # so that the end of the process ends the connection
 
     def ask(self, work: Callable[..., Answer], *arguments: object) -> Answer:
@@ -64,14 +71,15 @@ class Worker:
             done, answer = self._connection.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.join()
+            what = arguments[0]
+            timed = ", ".join(map(str, what)) if isinstance(what, list | tuple) else what
             raise RuntimeError(
-                f"the process that was timing {_shown(arguments[0])} ended with code {self._process.exitcode}; "
+                f"the process that was timing {timed} ended with code {self._process.exitcode}; "
                 "if that is -9, the system ran out of memory"
             ) from None
         if not done:
             raise RuntimeError(answer)
-        found: Answer = answer
-        return found
+        return cast(Answer, answer)
 
     def close(self) -> None:
         """Let it end by itself, so that it can tidy up; if it is still busy, at once."""
@@ -79,22 +87,6 @@ class Worker:
         self._process.join(timeout=3)
         self._process.terminate()
         self._process.join()
-
-
-def _shown(what: object) -> str:
-    return ", ".join(map(str, what)) if isinstance(what, list | tuple) else str(what)
-
-
-@contextmanager
-def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """What a process started inside finds in its environment."""
-    before = dict(os.environ)
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 # --- inside the process -----------------------------------------------------------------------------------------------
@@ -124,11 +116,9 @@ def _serve(connection: Connection, rules: Sequence[RuleFile]) -> None:
 
 def first_calls(case: Case) -> tuple[float, float]:
     """Seconds of the first call, and of the next one unless the first was long."""
-    run = _ready(case)
-    first = time_once(run) / _calls(case)
-    again = first <= _LONG or case.compiled or not _expected
-    _expected[case] = time_once(run) / _calls(case) if again else first
-    return first, _expected[case]
+    again = case.compiled or not _expected
+    first = _seconds(case)
+    return first, _seconds(case) if again or first <= _LONG else first
 
 
 def laps(cases: Sequence[Case], orders: Sequence[Sequence[int]], at_least: float) -> list[list[float]]:
@@ -138,12 +128,12 @@ def laps(cases: Sequence[Case], orders: Sequence[Sequence[int]], at_least: float
     def call(member: int) -> float:
         nonlocal before
         case = cases[member]
-        run = _ready(case)
-        if _is_cold(case, before):
-            run()
+        # After another one the tensors and the number of threads are not as in a loop.
+        after_another = before is None or case.work != before.work
+        if case not in _expected or (_expected[case] < _WARM_UP_BELOW and after_another):
+            _ready(case)()
         before = case
-        _expected[case] = time_once(run) / _calls(case)
-        return _expected[case]
+        return _seconds(case)
 
     return in_laps(call, orders, at_least)
 
@@ -174,19 +164,15 @@ def time_once(run: Callable[[], object]) -> float:
     return seconds
 
 
-def _is_cold(case: Case, before: Case | None) -> bool:
-    """Whether a call after one of `before` would not be as in a loop: other tensors, another number of threads."""
-    if case not in _expected:
-        return True
-    return _expected[case] < _WARM_UP_BELOW and (before is None or case.work != before.work)
-
-
-_expected: dict[Case, float] = {}
-
-
 def shares(case: Case) -> dict[str, float]:
     """The groups of operations that a call of a model consists of, each with its share of the time."""
     return models.shares(_ready(case))
+
+
+def _seconds(case: Case) -> float:
+    """Of a call, now; noted as what the next may take."""
+    _expected[case] = time_once(_ready(case)) / _calls(case)
+    return _expected[case]
 
 
 def _ready(case: Case) -> Callable[[], object]:
@@ -202,12 +188,11 @@ def _calls(case: Case) -> int:
 @functools.cache
 def _call(case: Case) -> Callable[[], object]:
     call = MAKERS[case.kind](case)
-    if _calls(case) == 1:
-        return call
 
-    def queued() -> None:
-        for _ in range(_QUEUED):
-            call()
+    def waited() -> object:
+        for _ in range(_calls(case)):
+            result = call()
         torch.accelerator.synchronize()
+        return result
 
-    return queued
+    return call if case.device == "cpu" else waited
