@@ -45,10 +45,14 @@ def test_every_rule_on_every_level_in_both_directions_on_one_thread_and_on_all()
 def test_what_needs_too_much_memory_is_left_out(monkeypatch):
     monkeypatch.setattr(workloads, "available_bytes", lambda device: 20 * 10**9)
     large = replace(peer_of(CELL), L=LONG, backward=True)
-    assert scan._too_large(large) == ("it would need about 17 GB of memory, more than half of the 20 GB that are free")
-    assert scan._too_large(replace(large, batch=1)) is None
-    assert scan._too_large(replace(CELL, L=LONG, backward=True)) is None
-    assert scan._too_large(replace(CELL, L=10**9)) is not None
+
+    def too_large(cell):
+        return workloads.too_large(workloads.needed_bytes(cell), "cpu", 0.5)
+
+    assert too_large(large) == "it would need about 17 GB of memory, more than 50% of the 20 GB that are free"
+    assert too_large(replace(large, batch=1)) is None
+    assert too_large(replace(CELL, L=LONG, backward=True)) is None
+    assert too_large(replace(CELL, L=10**9)) is not None
 
 
 def test_what_takes_too_long_is_left_out():

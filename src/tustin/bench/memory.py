@@ -55,11 +55,7 @@ def too_large(case: ModelCase, known: Mapping[ModelCase, int]) -> str | None:
     if len(smaller) > 1:
         slope = (known[last] - known[smaller[-2]]) / (last.pixels - smaller[-2].pixels)
         needed = known[last] + max(0.0, slope) * (case.pixels - last.pixels)
-    available = workloads.available_bytes(case.device)
-    if needed <= USABLE * available:
-        return None
-    free = f"{available / 1e9:.2g} GB that are free"
-    return f"it would need about {needed / 1e9:.2g} GB of memory, more than {USABLE:.0%} of the {free}"
+    return workloads.too_large(needed, case.device, USABLE)
 
 
 def memory_text(peak: float | None) -> str:

@@ -16,7 +16,7 @@ from . import machine, worker, workloads
 from .checks import LONG, Check, check_all
 from .machine import Limit, Rate
 from .measure import Party, Plan, Process, Processes, measure
-from .workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, Cell, peer_of
+from .workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, PEERS, Cell, peer_of
 
 FOCUS_BATCH, FOCUS_L = 8, 197
 """Where variants are compared, and what the checks are about: 197 tokens are an image of 224² in patches of 16."""
@@ -28,8 +28,10 @@ LAYOUTS = ("channel-last", "token-last")
 class Patience:
     """How much time a measurement may take, in seconds."""
 
-    per_call: dict[str, float]
-    """By backend: a cell whose single call takes longer is left out. Ratios rest on the peer; the rest is for scale."""
+    ours: float
+    """A cell of ours whose single call takes longer is left out; the same of the peers, and of all others."""
+    peer: float
+    others: float
     per_cell: float
     """Slow cells take part in fewer rounds, in three at least: about this much of calls."""
     per_turn: float
@@ -37,15 +39,13 @@ class Patience:
     per_party: float
     """The slower ones as well, three times if this is enough for all that are called in turns."""
 
-
-def _patience(ours: float, peer: float, others: float, per_cell: float, per_turn: float, per_party: float) -> Patience:
-    peers = dict.fromkeys((PEER, PEER_KEEPING, GPU_PEER), peer)
-    per_call = {"native": ours, "triton": ours, **peers, "reference": others, COMPILED: others}
-    return Patience(per_call, per_cell, per_turn, per_party)
+    def per_call(self, backend: str) -> float:
+        """Ratios rest on ours and the peer; the rest is for scale."""
+        return self.peer if backend in PEERS else self.ours if backend in ("native", "triton") else self.others
 
 
-PATIENT = _patience(ours=8.0, peer=8.0, others=1.5, per_cell=6.0, per_turn=0.05, per_party=1.0)
-QUICK = _patience(ours=1.0, peer=1.5, others=0.15, per_cell=1.0, per_turn=0.02, per_party=0.0)
+PATIENT = Patience(ours=8.0, peer=8.0, others=1.5, per_cell=6.0, per_turn=0.05, per_party=1.0)
+QUICK = Patience(ours=1.0, peer=1.5, others=0.15, per_cell=1.0, per_turn=0.02, per_party=0.0)
 
 _SHORT = 64  # tokens, quick for any backend
 
@@ -179,8 +179,8 @@ def run(options: Options, command: str, report: Report) -> Result:
 
     def refuse(case: Case, known: Mapping[Case, float], processes: Processes) -> str | None:
         assert isinstance(case, Cell)
-        allowed = patience.per_call[case.backend]
-        return _impossible(case) or _too_large(case) or _too_slow(case, known, processes, allowed)
+        too_large = workloads.too_large(workloads.needed_bytes(case), case.device, 0.5)
+        return _impossible(case) or too_large or _too_slow(case, known, processes, patience.per_call(case.backend))
 
     plan = Plan(
         cases=cells(options),
@@ -246,25 +246,16 @@ def limit_cases(options: Options) -> list[Limit]:
 
 def _impossible(cell: Cell) -> str | None:
     """Why this backend cannot run the cell at all."""
-    if reason := workloads.missing(cell.backend):
-        return reason
-    if cell.backend in BACKENDS:
+    reason = workloads.missing(cell.backend)
+    if not reason and cell.backend in BACKENDS:
         return BACKENDS[cell.backend].refuses(torch.device(cell.device), DISCRETIZATIONS[cell.discretization])
-    return None
-
-
-def _too_large(cell: Cell) -> str | None:
-    needed, available = workloads.needed_bytes(cell), workloads.available_bytes(cell.device)
-    if needed <= available / 2:
-        return None
-    free = f"{available / 1e9:.2g} GB that are free"
-    return f"it would need about {needed / 1e9:.2g} GB of memory, more than half of the {free}"
+    return reason
 
 
 def _too_slow(cell: Cell, known: Mapping[Case, float], processes: Processes, allowed: float) -> str | None:
     """Told by the longest shorter sequence that is known; if none is, by one short enough to try."""
-    cells = {c: seconds for c, seconds in known.items() if isinstance(c, Cell)}
-    shorter = {c: seconds for c, seconds in cells.items() if c.L < cell.L and replace(c, L=cell.L) == cell}
+    cells = (c for c in known if isinstance(c, Cell))
+    shorter = {c: known[c] for c in cells if c.L < cell.L and replace(c, L=cell.L) == cell}
     if not shorter and cell.L > _SHORT:
         probe = replace(cell, L=_SHORT)
         shorter = {probe: processes[process_of(probe)].ask(worker.first_calls, probe)[1]}

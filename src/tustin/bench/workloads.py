@@ -183,6 +183,15 @@ def needed_bytes(cell: Cell) -> int:
     return inputs + 4 * cell.batch * D * N * wide
 
 
+def too_large(needed: float, device: str, usable: float) -> str | None:
+    """Why a call that needs so many bytes should not be tried, if no more than a share of the free memory is usable."""
+    available = available_bytes(device)
+    if needed <= usable * available:
+        return None
+    free = f"{available / 1e9:.2g} GB that are free"
+    return f"it would need about {needed / 1e9:.2g} GB of memory, more than {usable:.0%} of the {free}"
+
+
 def available_bytes(device: str) -> int:
     """Memory that could be had now; where the system does not tell, all that there is."""
     if device != "cpu":
