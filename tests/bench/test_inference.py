@@ -37,7 +37,7 @@ def test_the_plan_has_every_rule_the_noise_and_the_peers():
 
 
 def test_the_grid_has_all_candidates_and_batch_sizes():
-    tables = {table.name: table for table in inference.tables(speed(), checks(speed()))}
+    tables = {table.name: table for table in inference.outcome(made_up()).tables}
     assert list(tables) == ["fastest", "scenarios", "relative", "latency", "throughput", "memory", "checks"]
     throughput = rows(tables["throughput"])
     assert len(throughput) == 9
@@ -88,3 +88,16 @@ def test_the_result_survives_its_json():
     case = next(c for c in facts["cases"] if c["name"] == "bil" and c["batch"] == 8)
     assert case["images_per_second"] == pytest.approx(8e3 / (8 * case["milliseconds_per_image"]["median"]))
     assert case["time_by_baseline"]["low"] <= case["time_by_baseline"]["median"] <= case["time_by_baseline"]["high"]
+
+
+def test_training_is_held_to_its_own_bounds_beside_the_papers_costs():
+    steps, verdicts = inference.outcome(made_up(replace(OPTIONS, batch_sizes=(8,)), training=True)).tables
+    found = {row[0]: row[1:] for row in steps.rows}
+    assert found["bil"][-1] == "−2.77 %"
+    assert found["pol"][-1] == "−9.13 %"
+    assert found["hoh"][-1] == "−11.23 %"
+    assert found["zoh"][3:] == ("–", "–", "–")
+    assert found["bil"][3].startswith("+5.")
+    assert found["zoh again"][4] == "no"
+    assert [row[1] for row in verdicts.rows] == ["≥ 1", "≥ 0.95", "≤ 1.6"]
+    assert [row[4] for row in verdicts.rows] == ["yes", "yes", "yes"]
