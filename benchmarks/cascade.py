@@ -10,7 +10,6 @@ minutes per seed on two cores.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
 from pathlib import Path
@@ -21,9 +20,9 @@ import torch
 import tustin
 from tustin.data.shapes import write_shapes
 from tustin.doctor import collect
+from tustin.report.formats import json_text
 from tustin.support.files import write_text
 from tustin.train import TASKS, load_recipe, train
-from tustin.train.config import DataConfig
 
 SETTINGS: dict[str, Any] = {
     "model.img_size": 64,
@@ -41,23 +40,21 @@ SETTINGS: dict[str, Any] = {
 FIGURES = ("box_ap75", "box_ap50", "box_ap")
 
 
-def measure(model: Any, data: DataConfig) -> dict[str, float]:
-    """The figures of a detector on the held-out images."""
-    detection = TASKS["detection"]
-    evaluation = detection.evaluation_of(model, detection.open_data(data, training=False), data)
-    figures, _ = evaluation.run(model, torch.device("cpu"), batch_size=1)
-    return {name: figures[name] for name in FIGURES}
-
-
 def compare(seed: int, updates: int, shapes: Path, out: Path) -> dict[str, Any]:
-    """The figures of the cascade and of its first stage after one training."""
+    """The figures of the cascade and of its first stage on the held-out images, after one training."""
     settings = {**SETTINGS, "seed": seed, "updates": updates, "run.eval_updates": updates}
     config = load_recipe("coco-tiny-cpu", {**settings, "data.path": str(shapes), "out": str(out)})
     train(config)
-    model = tustin.load(out / "last.safetensors")
-    cascade = measure(model, config.data)
+    model, task = tustin.load(out / "last.safetensors"), TASKS["detection"]
+
+    def figures() -> dict[str, float]:
+        evaluation = task.evaluation_of(model, task.open_data(config.data, training=False), config.data)
+        found, _ = evaluation.run(model, torch.device("cpu"), batch_size=1)
+        return {name: found[name] for name in FIGURES}
+
+    cascade = figures()
     model.roi_heads.stages = model.roi_heads.stages[:1]
-    return {"seed": seed, "cascade": cascade, "first_stage": measure(model, config.data)}
+    return {"seed": seed, "cascade": cascade, "first_stage": figures()}
 
 
 def main() -> None:
@@ -70,16 +67,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         shapes = write_shapes(Path(folder) / "shapes", train=200, val=100)
         for seed in map(int, args.seeds.split(",")):
-            result = compare(seed, args.updates, shapes, Path(folder) / f"seed-{seed}")
-            results.append(result)
-            told = "; ".join(f"{n} {result['first_stage'][n]:.1f} -> {result['cascade'][n]:.1f}" for n in FIGURES)
+            results.append(found := compare(seed, args.updates, shapes, Path(folder) / f"seed-{seed}"))
+            told = "; ".join(f"{n} {found['first_stage'][n]:.1f} -> {found['cascade'][n]:.1f}" for n in FIGURES)
             print(f"seed {seed}, first stage -> cascade: {told}", flush=True)
-    gains = [one["cascade"]["box_ap75"] - one["first_stage"]["box_ap75"] for one in results]
-    better = sum(gain > 0 for gain in gains)
-    mean, low, high = statistics.mean(gains), min(gains), max(gains)
+    gains = [found["cascade"]["box_ap75"] - found["first_stage"]["box_ap75"] for found in results]
+    mean, low, high, better = statistics.mean(gains), min(gains), max(gains), sum(gain > 0 for gain in gains)
     print(f"box AP75 gained by the cascade: {mean:+.1f} ({low:+.1f} to {high:+.1f}), in {better} of {len(gains)} seeds")
     if args.json:
-        write_text(args.json, json.dumps({"machine": collect(), "results": results}, indent=2, default=str) + "\n")
+        write_text(args.json, json_text({"machine": collect(), "results": results}))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ class Scans:
 
     def rates(self) -> list[Rate]:
         """How the native forward pass of every rule stands to the limits, at the shape of the focus."""
-        cells = _of_rules(focus(self.options), self.options) if self._stated else []
+        cells = of_rules(focus(self.options), self.options) if self._stated else []
         gemm, copy = (self.limit(name) for name in (machine.GEMM, machine.COPY))
         return [machine.rate(cell, self.timings[cell].median, gemm, copy) for cell in cells if cell in self.timings]
 
@@ -120,16 +120,17 @@ def variants(cell: Cell) -> dict[str, Cell]:
     """The same work under another condition."""
     other_layout = LAYOUTS[1 - LAYOUTS.index(cell.layout)]
     other_dtype = "bfloat16" if cell.dtype == "float32" else "float32"
-    several = {
+    one_thread = {"one thread": replace(cell, threads=1)} if cell.device == "cpu" and cell.threads > 1 else {}
+    return {
         "all fused": replace(cell, fused=True),
         other_dtype: replace(cell, dtype=other_dtype),
         other_layout: replace(cell, layout=other_layout),
+        **one_thread,
     }
-    one_thread = cell.device == "cpu" and cell.threads > 1
-    return several | ({"one thread": replace(cell, threads=1)} if one_thread else {})
 
 
-def _of_rules(cell: Cell, options: Options) -> list[Cell]:
+def of_rules(cell: Cell, options: Options) -> list[Cell]:
+    """The same with every rule."""
     return [replace(cell, discretization=discretization) for discretization in options.discretizations]
 
 
@@ -143,7 +144,7 @@ def cells(options: Options) -> list[Cell]:
         for L in options.lengths:
             for backward in (False, True):
                 base = replace(center, batch=batch, L=L, backward=backward)
-                own = _of_rules(base, options)
+                own = of_rules(base, options)
                 peer = peer_of(base)
                 fused = replace(base, fused=True)
                 found += [*own, fused, peer, peer_of(fused), replace(peer, backend=PEER_KEEPING)]
@@ -158,14 +159,10 @@ def cells(options: Options) -> list[Cell]:
 
 def level_cells(options: Options) -> list[dict[str, dict[str, Cell]]]:
     """The cells that compare instruction sets: a table for each direction and number of threads, by rule and level."""
-    base = focus(options)
     return [
         {
-            discretization: {
-                level: replace(base, backward=backward, threads=threads, discretization=discretization, level=level)
-                for level in options.levels
-            }
-            for discretization in options.discretizations
+            cell.discretization: {level: replace(cell, level=level) for level in options.levels}
+            for cell in of_rules(replace(focus(options), backward=backward, threads=threads), options)
         }
         for backward in (False, True)
         for threads in sorted({1, options.threads})

@@ -11,7 +11,7 @@ from . import machine
 from .checks import LONG, checks_tables
 from .measure import of_same_work
 from .outcome import Outcome
-from .scan import Scans, focus, level_cells, variants
+from .scan import Scans, focus, level_cells, of_rules, variants
 from .workloads import COMPILED, LONGEST_COMPILED, PEER_KEEPING, PEERS, Cell, D, N, peer_of
 
 _UNCHECKED = "No checks: they are stated for batch 8, L 197, float32 and two threads, which this run did not measure."
@@ -44,8 +44,7 @@ def tables(scans: Scans) -> list[Table]:
         *checks_tables(scans.checks(), title, "claim (ratio of times, worst rule)"),
         _rates(scans),
         _limits(scans),
-        _variants(scans, True),
-        _variants(scans, False),
+        *(_variants(scans, backward) for backward in (True, False)),
         *(_grid(scans, batch, backward) for backward in (True, False) for batch in options.batch_sizes[::-1]),
     ]
     return [table for table in several if table.rows]
@@ -67,7 +66,7 @@ def left_out(scans: Scans) -> list[str]:
             lines.append(f"{_backend_name(backend)}: {reasons.pop()}")
             told.add(backend)
     for cell, *others in of_same_work(cell for cell in scans.skipped if cell.backend not in told):
-        rules = f" of {1 + len(others)} rules" if others else f" of {cell.discretization}" * _has_rules(cell.backend)
+        rules = f" of {1 + len(others)} rules" if others else _rule_of(cell, " of ")
         shape = f"{cell.mode}, batch {cell.batch}, L {cell.L}"
         lines.append(f"{_backend_name(cell.backend)}{rules}, {shape}: {scans.skipped[cell]}")
     if (compiling := scans.result.notes["compile_seconds"]) is not None:
@@ -82,21 +81,19 @@ def left_out(scans: Scans) -> list[str]:
 
 
 def _grid(scans: Scans, batch: int, backward: bool) -> Table:
-    lengths = scans.options.lengths
     base = replace(focus(scans.options), batch=batch, backward=backward)
-    rules = [replace(base, discretization=discretization) for discretization in scans.options.discretizations]
     fused, peer = replace(base, fused=True), peer_of(base)
-    lines = [*rules, fused, *(replace(line, backend="reference") for line in (*rules, fused))]
-    lines += [replace(base, backend=COMPILED), replace(peer, backend=PEER_KEEPING), peer, peer_of(fused)]
+    ours = [*of_rules(base, scans.options), fused]
+    lines = [*ours, *(replace(line, backend="reference") for line in ours), replace(base, backend=COMPILED)]
     rows = []
-    for line in dict.fromkeys(lines):
-        cells = [replace(line, L=L) for L in lengths]
+    for line in dict.fromkeys([*lines, replace(peer, backend=PEER_KEEPING), peer, peer_of(fused)]):
+        cells = [replace(line, L=L) for L in scans.options.lengths]
         if any(cell in scans.timings for cell in cells):
             rows.append((_line_name(line), *(_entry(scans, cell) for cell in cells)))
     return Table(
         name=f"{base.mode}-batch-{batch}",
         title=f"{base.mode[0].upper()}{base.mode[1:]}, batch {batch}",
-        header=("", *(f"L {L}" for L in lengths)),
+        header=("", *(f"L {L}" for L in scans.options.lengths)),
         rows=rows,
         note="Median ms per call, ± half the distance between the quartiles, and how many times faster than "
         f"{peer.backend}.",
@@ -114,16 +111,17 @@ def _entry(scans: Scans, cell: Cell) -> str:
 def _variants(scans: Scans, backward: bool) -> Table:
     base = replace(focus(scans.options), backward=backward)
     rows = []
-    for discretization in scans.options.discretizations:
-        cell = replace(base, discretization=discretization)
+    for cell in of_rules(base, scans.options):
         if not (found := scans.timings.get(cell)):
             continue
         others = [scans.result.ratio(variant, cell) for variant in variants(cell).values()]
         long = scans.result.ratio(replace(cell, L=LONG), cell)
-        others.append(long.scaled(cell.L / LONG) if long else None)
-        entries = [f"{other.median:.2f}" if other else NOTHING for other in others]
-        rate = f"{cell.updates / found.median / 1e9:.2f}"
-        rows.append((discretization, number(found.median * 1e3), rate, *entries))
+        entries = [
+            f"{other.median:.2f}" if other else NOTHING for other in (*others, long and long.scaled(cell.L / LONG))
+        ]
+        rows.append(
+            (cell.discretization, number(found.median * 1e3), f"{cell.updates / found.median / 1e9:.2f}", *entries)
+        )
     return Table(
         name=f"{base.mode}-variants",
         title=f"{base.backend.title()}, {base.mode}, batch {base.batch}, L {base.L}: cost of options",
@@ -152,15 +150,14 @@ def _levels(scans: Scans, rows: dict[str, dict[str, Cell]]) -> Table:
 
 
 def _limits(scans: Scans) -> Table:
-    gemm, copy = f"GEMM, {machine.GEMM_SIZE}³, float32", f"copy, {machine.COPY_BYTES >> 20} MiB"
-    shown = {
-        machine.GEMM: (gemm, "GFLOP/s"),
-        machine.GEMM_ONE_THREAD: (f"{gemm}, one thread", "GFLOP/s"),
-        machine.COPY: (copy, "GB/s"),
-    }
+    gemm = f"GEMM, {machine.GEMM_SIZE}³, float32"
     rows = [
         (name, f"{scans.limit(limit) / 1e9:.1f} {unit}", f"±{scans.limits[limit].spread:.0%}")
-        for limit, (name, unit) in shown.items()
+        for limit, name, unit in (
+            (machine.GEMM, gemm, "GFLOP/s"),
+            (machine.GEMM_ONE_THREAD, f"{gemm}, one thread", "GFLOP/s"),
+            (machine.COPY, f"copy, {machine.COPY_BYTES >> 20} MiB", "GB/s"),
+        )
         if limit in scans.limits
     ]
     speedup = lap_ratio(scans.limits.get(machine.GEMM_ONE_THREAD), scans.limits[machine.GEMM])
@@ -170,19 +167,12 @@ def _limits(scans: Scans) -> Table:
 
 
 def _rates(scans: Scans) -> Table:
-    base = focus(scans.options)
-    rows = [
-        (
-            rate.discretization,
-            f"{machine.MULTIPLICATIONS[rate.discretization]}{' + div' * (rate.discretization in machine.DIVISIONS)}",
-            f"{rate.attainable / 1e9:.2f}",
-            f"{rate.updates / 1e9:.2f}",
-            f"{rate.share:.0%}",
-            f"{rate.gemm_ratio:.1f}",
-            f"{rate.traffic_share:.0%}",
-        )
-        for rate in scans.rates()
-    ]
+    base, rows = focus(scans.options), []
+    for rate in scans.rates():
+        rule = rate.discretization
+        operations = f"{machine.MULTIPLICATIONS[rule]}{' + div' * (rule in machine.DIVISIONS)}"
+        reached = f"{rate.attainable / 1e9:.2f}", f"{rate.updates / 1e9:.2f}", f"{rate.share:.0%}"
+        rows.append((rule, operations, *reached, f"{rate.gemm_ratio:.1f}", f"{rate.traffic_share:.0%}"))
     return Table(
         name="rates",
         title=f"Native, forward, batch {base.batch}, L {base.L}: share of the attainable rate",
@@ -193,12 +183,12 @@ def _rates(scans: Scans) -> Table:
 
 
 def _line_name(cell: Cell) -> str:
-    rule = f" {cell.discretization}" * _has_rules(cell.backend)
-    return f"{_backend_name(cell.backend)}{rule}{', fused' * cell.fused}"
+    return f"{_backend_name(cell.backend)}{_rule_of(cell, ' ')}{', fused' * cell.fused}"
 
 
-def _has_rules(backend: str) -> bool:
-    return backend not in PEERS
+def _rule_of(cell: Cell, before: str) -> str:
+    """The rule after `before`; nothing for a peer, which has only one."""
+    return "" if cell.backend in PEERS else f"{before}{cell.discretization}"
 
 
 def _backend_name(backend: str) -> str:
