@@ -51,31 +51,27 @@ class Benchmark:
         arguments.add_outputs(parser, self.name, self.plot)
 
     def _execute(self, args: argparse.Namespace) -> None:
-        outcome = self._read(args) if args.source else self._measure(args)
-        _write(outcome, args)
-
-    def _measure(self, args: argparse.Namespace) -> Outcome:
+        make = _function(self.outcome)  # which also makes its kinds of cases known
+        if args.source:
+            _write(self._read(args, make), args)
+            return
         options, command = self.options(args), arguments.command_line(self.name, args)
         with terminal.progress("tustin bench") as show:
-            result: Result = _function(self.run)(options, command, show)
-        outcome: Outcome = _function(self.outcome)(result)
-        return outcome
+            result = _function(self.run)(options, command, show)
+        _write(make(result), args)
 
-    def _read(self, args: argparse.Namespace) -> Outcome:
+    def _read(self, args: argparse.Namespace, make: Callable[[Result], Outcome]) -> Outcome:
         from ..report.measurement import Result
 
         alone = f"tustin bench {self.name}"
         if (given := arguments.command_line(self.name, args)) != alone:
             raise ValueError(f"--from {args.source}: nothing is measured, so{given.removeprefix(alone)} has no effect")
-        make = _function(self.outcome)  # which also makes its kinds of cases known
         result = Result.read(args.source, self.name)
         try:
-            outcome: Outcome = make(result)
-        except ValueError as error:
-            raise ValueError(f"{args.source} is not a complete result of '{alone}': {error}") from error
-        except (LookupError, TypeError, ArithmeticError) as error:  # it lacks a case, say
-            raise ValueError(f"{args.source} is not a complete result of '{alone}'") from error
-        return outcome
+            return make(result)
+        except (ValueError, LookupError, TypeError, ArithmeticError) as error:  # it lacks a case, say
+            reason = f": {error}" if type(error) is ValueError else ""
+            raise ValueError(f"{args.source} is not a complete result of '{alone}'{reason}") from error
 
 
 def _function(path: str) -> Callable[..., Any]:
@@ -108,18 +104,14 @@ def _write(outcome: Outcome, args: argparse.Namespace) -> None:
     for path, form in asked:
         forms[form](path)
     if page:
-        Block(name).replace(page, outcome.as_markdown(_relative(plot, page), level=3))
+        shown = Path(os.path.relpath(plot.resolve(), page.resolve().parent)).as_posix() if plot else None
+        Block(name).replace(page, outcome.as_markdown(shown, level=3))
     if str(args.json) == "-":
         print_json(facts)
     else:
         print_rich(*outcome.for_terminal())
     for path in [*(path for path, _ in asked), *([page] if page else [])]:
         print(f"tustin: wrote {path}", file=sys.stderr)
-
-
-def _relative(picture: Path | None, page: Path) -> str | None:
-    """How the page names the picture."""
-    return Path(os.path.relpath(picture.resolve(), page.resolve().parent)).as_posix() if picture else None
 
 
 _DETAILS = """\

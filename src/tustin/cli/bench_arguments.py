@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..support.devices import GPUS
 from ..support.files import writable
 from .arguments import at_least_one, discretization, listed, picture
+from .command import UsageError
 
 if TYPE_CHECKING:
     from ..report.measurement import Options
@@ -27,16 +28,6 @@ TRAINING_BATCH = {"cpu": (8,), "gpu": (64,)}
 
 
 # --- what a value may be ----------------------------------------------------------------------------------------------
-
-
-def backend(text: str) -> str:
-    """Who can be timed, on one device or another."""
-    from ..support.names import unknown
-
-    known = list(dict.fromkeys((*BACKENDS, *GPU_BACKENDS)))
-    if text not in known:
-        raise argparse.ArgumentTypeError(unknown("backend", text, known))
-    return text
 
 
 def threads(text: str) -> int:
@@ -117,7 +108,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "threads": {"type": threads, "metavar": "T", "help": "CPU threads (default: as many as PyTorch uses)"},
     "rounds": {"type": at_least_one, "metavar": "R"},
     "backends": {
-        "type": listed(backend),
+        "type": listed(str),
         "metavar": "A,B",
         "help": f"default: {','.join(BACKENDS)}; on a GPU {','.join(GPU_BACKENDS)}; quick: the first two",
     },
@@ -137,21 +128,19 @@ def add_arguments(parser: argparse.ArgumentParser, names: dict[str, str]) -> Non
 
 
 def add_outputs(parser: argparse.ArgumentParser, benchmark: str, plot: bool) -> None:
-    write = parser.add_argument_group("what is written")
-    help_of_json = "write JSON to FILE, or to stdout instead of tables"
-    write.add_argument("--json", nargs="?", const="-", type=output, metavar="FILE", help=help_of_json)
-    renewed = "replace the tables between the two marks in FILE"
-    write.add_argument("--markdown", type=marked(benchmark), metavar="FILE", help=renewed)
-    write.add_argument("--latex", type=output, metavar="FILE", help="write the tables as LaTeX")
+    group = parser.add_argument_group("what is written")
+
+    def add(name: str, kind: Callable[[str], Path], text: str, **more: Any) -> None:
+        group.add_argument(name, type=kind, metavar="FILE", help=text, **more)
+
+    add("--json", output, "write JSON to FILE, or to stdout instead of tables", nargs="?", const="-")
+    add("--markdown", marked(benchmark), "replace the tables between the two marks in FILE")
+    add("--latex", output, "write the tables as LaTeX")
     if plot:
-        drawn = "draw the results to FILE (.png, .svg or .pdf)"
-        write.add_argument("--plot", type=lambda text: output(str(picture(text))), metavar="FILE", help=drawn)
-    write.add_argument(
-        "--out", type=folder, metavar="DIR", help="write all of these, and the times as CSV, to this folder"
-    )
-    write.add_argument(
-        "--from", dest="source", type=Path, metavar="FILE", help="show results that --json wrote; measure nothing"
-    )
+        add("--plot", lambda text: output(str(picture(text))), "draw the results to FILE (.png, .svg or .pdf)")
+    everything = "write all of these, and the times as CSV, to this folder"
+    group.add_argument("--out", type=folder, metavar="DIR", help=everything)
+    add("--from", Path, "show results that --json wrote; measure nothing", dest="source")
 
 
 def command_line(benchmark: str, args: argparse.Namespace) -> str:
@@ -196,7 +185,7 @@ def scan_options(args: argparse.Namespace) -> Options:
     found = options(args, quickly, discretizations=rules, **usual)
     known = BACKENDS if found.device == "cpu" else GPU_BACKENDS
     if wrong := [name for name in found.backends if name not in known]:
-        raise ValueError(f"--backends: {wrong[0]} is not measured on {found.device}; there are {', '.join(known)}")
+        raise UsageError(f"--backends: {wrong[0]} is not measured on {found.device}; there are {', '.join(known)}")
     if args.levels and (found.device != "cpu" or args.markdown):
         raise ValueError("--levels works only on the CPU and without --markdown")
     backends = found.backends or (known[:2] if args.quick else known)
