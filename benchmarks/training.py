@@ -1,16 +1,17 @@
-"""The overhead of training: the time of loading data and of the training loop, as shares of an update.
+"""What training costs beside the model: loading data and running the engine, as shares of an update.
 
     python benchmarks/training.py [--discretizations zoh,bil] [--rounds 5] [--json training.json]
 
 ViM-tiny at 32 px with patches of 16, batch 128, images in memory, the augmentation of the recipe cifar100. Three things
-are timed alternately: the training loop; forward, backward and optimizer alone, on a loaded batch; and the loading of
-a batch alone. The share of data and loop is the difference of the first two.
+are timed in turns: the engine as it trains; forward, backward and optimizer alone on a batch at hand; and the loading
+of a batch alone. The share of data and engine is what the first takes beyond the second.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import statistics
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -48,17 +49,13 @@ class UpdateCase(Case, kind="update"):
         return replace(self, step="")
 
 
-def random_images(training: bool) -> Images:
-    """As many images as fill ten batches: their pixels do not change the time."""
-    pixels = np.random.default_rng(0).integers(0, 256, (10 * BATCH, 32, 32, 3), dtype=np.uint8)
-    labels = [i % 100 for i in range(len(pixels))]
-    return Images(list(pixels), labels, [str(i) for i in range(100)], training)
-
-
 @functools.cache
 def steps(discretization: str) -> dict[str, Callable[[], object]]:
-    """A call of each step; all share the model and its optimizer."""
-    DATA["cifar100"] = replace(DATA["cifar100"], open=lambda data, training: random_images(training), at_path=None)
+    """A call of each step; all share the model and its optimizer, and random images that fill ten batches."""
+    pixels = np.random.default_rng(0).integers(0, 256, (10 * BATCH, 32, 32, 3), dtype=np.uint8)
+    labels, names = [i % 100 for i in range(len(pixels))], [str(i) for i in range(100)]
+    images = functools.partial(Images, list(pixels), labels, names)
+    DATA["cifar100"] = replace(DATA["cifar100"], open=lambda data, training: images(training), at_path=None)
     folder = tempfile.TemporaryDirectory()
     changes = {"optim.batch_size": BATCH, "model.discretization": discretization, "out": folder.name}
     config = load_recipe("cifar100", {**changes, "augment.repeats": 1})
@@ -86,18 +83,17 @@ def main() -> None:
     options = Options(threads=torch.get_num_threads(), discretizations=tuple(args.discretizations.split(",")))
     cases = [UpdateCase(rule, step, threads=options.threads) for rule in options.discretizations for step in STEPS]
     plan = Plan(cases, lambda case: Process(str(case.work)), args.rounds, side_by_side(seconds=3.0))
+    command = f"python benchmarks/training.py --discretizations {args.discretizations} --rounds {args.rounds}"
     facts = machine.describe("cpu", "timm")
     with terminal.progress("training") as show:
-        command = f"python benchmarks/training.py --discretizations {args.discretizations} --rounds {args.rounds}"
         result = measure(plan, show).result("training", command, options, facts)
     for rule in options.discretizations:
-        engine, model, data = (result.timings[case] for case in cases if case.discretization == rule)
-        share = round_ratio(model, engine)
-        low, high = 1 - max(share.values), 1 - min(share.values)
-        middle = zip(STEPS, (engine, model, data), strict=True)
-        times = ", ".join(f"{step} {1e3 * timing.median:.0f} ms" for step, timing in middle)
-        overhead = f"data and loop {1 - share.median:.1%} of an update (rounds {low:.1%} to {high:.1%})"
-        print(f"{rule:5} {BATCH / engine.median:7.1f} images/s; {times}; {overhead}")
+        timings = [result.timings[case] for case in cases if case.discretization == rule]
+        shares = [1 - value for value in round_ratio(timings[1], timings[0]).values]
+        times = ", ".join(f"{step} {1e3 * timing.median:.0f} ms" for step, timing in zip(STEPS, timings, strict=True))
+        rounds = f"rounds {min(shares):.1%} to {max(shares):.1%}"
+        overhead = f"data and loop {statistics.median(shares):.1%} of an update ({rounds})"
+        print(f"{rule:5} {BATCH / timings[0].median:7.1f} images/s; {times}; {overhead}")
     if args.json:
         write_text(args.json, json_text(result.facts()))
 

@@ -103,17 +103,9 @@ def focus(options: Options) -> Cell:
     """Our forward pass at the shape where variants are compared: of the first rule."""
     batch = FOCUS_BATCH if FOCUS_BATCH in options.batch_sizes else options.batch_sizes[-1]
     L = min(options.lengths, key=lambda length: abs(length - FOCUS_L))
-    return Cell(
-        backend="native" if options.device == "cpu" else "triton",
-        discretization=options.discretizations[0],
-        batch=batch,
-        L=L,
-        backward=False,
-        dtype=options.dtype,
-        layout=options.layout,
-        threads=options.threads,
-        device=options.device,
-    )
+    backend, rule = "native" if options.device == "cpu" else "triton", options.discretizations[0]
+    kind: dict[str, Any] = {name: getattr(options, name) for name in ("dtype", "layout", "threads", "device")}
+    return Cell(backend, rule, batch, L, backward=False, **kind)
 
 
 def variants(cell: Cell) -> dict[str, Cell]:
@@ -176,8 +168,11 @@ def run(options: Options, command: str, report: Report) -> Result:
 
     def refuse(case: Case, known: Mapping[Case, float], processes: Processes) -> str | None:
         assert isinstance(case, Cell)
-        too_large = workloads.too_large(workloads.needed_bytes(case), case.device, 0.5)
-        return _impossible(case) or too_large or _too_slow(case, known, processes, patience.per_call(case.backend))
+        return (
+            _impossible(case)
+            or workloads.too_large(workloads.needed_bytes(case), case.device, usable=0.5)
+            or _too_slow(case, known, processes, patience.per_call(case.backend))
+        )
 
     plan = Plan(
         cases=cells(options),

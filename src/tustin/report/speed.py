@@ -92,10 +92,6 @@ class Speed:
         return self.cases[0].training
 
     @property
-    def img_size(self) -> int:
-        return self.cases[0].img_size
-
-    @property
     def candidates(self) -> list[Candidate]:
         return list(dict.fromkeys(case.candidate for case in self.cases))
 

@@ -18,7 +18,7 @@ _PAPER_NOTE = f" Columns marked “{A100}” are printed in {SOURCE} and were no
 def summary(speed: Speed) -> str:
     """Where and how it was measured."""
     kind = "training steps (forward, backward, AdamW)" if speed.training else "inference"
-    size = f"images of {speed.img_size} x {speed.img_size}"
+    size = f"images of {speed.cases[0].img_size} x {speed.cases[0].img_size}"
     return f"{speed.result.where} {speed.result.options.model}, {kind}, float32, {size}; {speed.result.how}."
 
 
