@@ -30,9 +30,8 @@ def _throughput(ax: Axes, speed: Speed) -> None:
         if candidate.again or candidate.backend == "reference":
             continue
         cases = [speed.case(candidate, batch) for batch in speed.batch_sizes]
-        known = [case for case in cases if speed.timing(case)]
-        rates = [case.batch / speed.result.timings[case].median for case in known]
-        ax.plot([case.batch for case in known], rates, label=candidate.name, **_style(candidate))
+        rates = {case.batch: case.batch / timing.median for case in cases if (timing := speed.timing(case))}
+        ax.plot([*rates], [*rates.values()], label=candidate.name, **_style(candidate))
     ax.set_xscale("log", base=2)
     ax.set_xticks(speed.batch_sizes, [str(batch) for batch in speed.batch_sizes])
     ax.set(xlabel="batch size", ylabel="images/s", title="Throughput")
