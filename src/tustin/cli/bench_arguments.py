@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..support.devices import GPUS
 from ..support.files import writable
+from ..support.names import unknown
 from .arguments import at_least_one, discretization, listed, picture
 from .command import UsageError
 
@@ -43,7 +44,6 @@ def vision_mamba(text: str) -> str:
     import timm
 
     from .. import models  # noqa: F401  from now on timm knows them
-    from ..support.names import unknown
 
     names = timm.list_models(module="vim")
     if text not in names:
@@ -185,7 +185,7 @@ def scan_options(args: argparse.Namespace) -> Options:
     found = options(args, quickly, discretizations=rules, **usual)
     known = BACKENDS if found.device == "cpu" else GPU_BACKENDS
     if wrong := [name for name in found.backends if name not in known]:
-        raise UsageError(f"--backends: {wrong[0]} is not measured on {found.device}; there are {', '.join(known)}")
+        raise UsageError(f"--backends: {unknown(f'backend on {found.device}', wrong[0], known)}")
     if args.levels and (found.device != "cpu" or args.markdown):
         raise ValueError("--levels works only on the CPU and without --markdown")
     backends = found.backends or (known[:2] if args.quick else known)
