@@ -88,3 +88,16 @@ def test_a_true_minus_sign_and_none_for_zero():
 
 def test_nested_values_have_dotted_names():
     assert flat({"a": {"b": 1, "c": {"d": 2}}, "e": 3}) == {"a.b": 1, "a.c.d": 2, "e": 3}
+
+
+def test_json_has_a_list_of_numbers_on_one_line() -> None:
+    facts = {
+        "laps": [[0, 1, 2.5e-6], [1, None, -3]],
+        "texts": ["[\n 1,\n 2 ]", "a"],
+        "empty": [],
+        "objects": [{"a": [1]}],
+    }
+    text = json_text(facts)
+    assert json.loads(text) == facts
+    assert "    [0, 1, 2.5e-06],\n    [1, null, -3]\n" in text
+    assert '"a": [1]' in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -180,6 +181,14 @@ def as_facts(table: Table) -> dict[str, Any]:
     return {"name": table.name, "title": table.title, "rows": strict(rows), "note": table.note}
 
 
+_NUMBERS = re.compile(r'\[\n\s*([^"{}\[\]]*?)\s*\]')
+"""A list without texts, objects or lists inside, in indented JSON; a text cannot contain the end of a line."""
+
+
 def json_text(facts: object) -> str:
-    """Strict JSON: a number that is not finite is the text "inf", "-inf" or "nan", which `float` reads back."""
-    return json.dumps(strict(facts), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Strict JSON, with a list of numbers on one line.
+
+    A number that is not finite is the text "inf", "-inf" or "nan", which `float` reads back.
+    """
+    text = json.dumps(strict(facts), indent=2, ensure_ascii=False, allow_nan=False)
+    return _NUMBERS.sub(lambda numbers: f"[{' '.join(numbers[1].split())}]", text) + "\n"
