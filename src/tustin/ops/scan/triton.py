@@ -18,7 +18,8 @@ from . import triton_backward, triton_forward
 from .arguments import Options, Tensors, empty_state, groups
 from .triton_discretizations import DISCRETIZATIONS
 
-CHUNK = 16
+CHUNK, UNROLL = 16, 4
+"""Tokens between two kept states, and tokens that a program takes at once."""
 ENOUGH_PROGRAMS = 512
 """With so many a GPU is busy; with fewer, time is cut into segments."""
 SHORTEST_SEGMENT = 4 * CHUNK
@@ -45,8 +46,7 @@ def forward(tensors: Tensors, options: Options, chunk_states: Tensor | None) -> 
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
     out = torch.empty_like(u)
     last_state = empty_state(u, A, get_discretization(options.discretization))
-    unroll = 2 if work.segments > 1 else DISCRETIZATIONS[options.discretization].tokens[0]
-    how = _how(options, unroll, u, delta, B, C, z, mix, out)
+    how = _how(options, work, u, delta, B, C, z, mix, out)
     start, past = _in_parts(initial_state)
     with on_device(u):
         if work.segments > 1:
@@ -69,6 +69,7 @@ def forward(tensors: Tensors, options: Options, chunk_states: Tensor | None) -> 
             *last_state.stride()[1:3],
             **work.constants("GROUP_B", "GROUP_C"),
             **how,
+            **_registers(u, options, work),
             CHUNK=CHUNK,
         )
     return out, last_state
@@ -88,7 +89,7 @@ def backward(
     B, C = _with_groups(B), _with_groups(C)
     D, delta_bias = (None if t is None else t.contiguous() for t in (D, delta_bias))
     walked = (d_out, u, delta, B, C, z, mix, d_u, d_delta, d_z, d_mix, sums_B.mT, sums_C.mT)
-    how = _how(options, DISCRETIZATIONS[options.discretization].tokens[1], *walked)
+    how = _how(options, work, *walked)
     d_end, d_past = _in_parts(d_last_state)
     _, past = _in_parts(initial_state)
     with on_device(u):
@@ -231,9 +232,13 @@ def _strides(*tensors: Tensor | None) -> list[tuple[int, ...]]:
     return [() if tensor is None else tensor.stride() for tensor in tensors]
 
 
-def _how(options: Options, unroll: int, *tensors: Tensor | None) -> dict[str, Any]:
-    """What else a kernel is compiled for; POSITION counts tokens, and reaches the last one of all these tensors."""
-    reach = max(abs(t.stride(-1)) * t.shape[-1] for t in tensors if t is not None)
+def _how(options: Options, work: _Work, *tensors: Tensor | None) -> dict[str, Any]:
+    """What else a kernel is compiled for; POSITION counts tokens, and reaches all of a sample in each of these tensors.
+
+    And all the states that are kept of it.
+    """
+    reach = max(sum(abs(t.stride(i)) * t.shape[i] for i in (-2, -1)) for t in tensors if t is not None)
+    reach = max(reach, _parts(work.L, CHUNK) * work.N * work.D)
     weights, token, step, _, P, taps, _ = DISCRETIZATIONS[options.discretization]
     return {
         "WEIGHTS": weights,
@@ -244,8 +249,18 @@ def _how(options: Options, unroll: int, *tensors: Tensor | None) -> dict[str, An
         "SOFTPLUS": options.delta_softplus,
         "REVERSE": options.reverse,
         "POSITION": tl.int32 if reach < 2**31 - CHUNK else tl.int64,
-        "UNROLL": unroll,
+        "UNROLL": UNROLL,
     }
+
+
+def _registers(u: Tensor, options: Options, work: _Work) -> dict[str, Any]:
+    """All that a thread can have, if the rule wants them. Only NVIDIA's compiler has such an option.
+
+    Left alone, it makes room for more warps, and spills a few registers to get there.
+    """
+    nvidia = u.is_meta or (u.is_cuda and torch.version.hip is None)
+    crowded = DISCRETIZATIONS[options.discretization].crowded and work.segments == 1
+    return {"maxnreg": 255} if crowded and nvidia else {}
 
 
 def _parts(whole: int, part: int) -> int:

@@ -7,11 +7,13 @@ from .triton_tokens import (
     NOT_SPECIALIZED,
     are_tokens,
     chosen,
+    chunk_places,
     entries,
     join_tokens,
     load_A,
     load_parameter,
     program_channels,
+    program_group,
     program_states,
     read,
     read_tile,
@@ -71,6 +73,7 @@ def start_of_segment(
     For a rule of two samples the same of the v before each segment.
     """
     d, exists_d = program_channels(GROUP, BLOCK_D)
+    first_d = program_group(GROUP, BLOCK_D)
     n, exists_n = program_states(N)
     exists = exists_n & exists_d
     segment, batch = tl.program_id(1).to(POSITION), tl.program_id(2).to(tl.int64)
@@ -81,7 +84,7 @@ def start_of_segment(
         z = walk(z, z_strides, batch, d, L, REVERSE)
     if mix is not None:
         mix = walk(mix, mix_strides, batch, d, L, REVERSE)
-    C = walk_matrix(C, C_strides, batch, d, n, exists, L, REVERSE, GROUP_C)
+    C = walk_matrix(C, C_strides, batch, first_d, d, n, exists, L, REVERSE, GROUP_C)
     bias = load_parameter(delta_bias, d, exists_d)
     weights = WEIGHTS(load_A(A, d, n, exists, A_d, A_n), P)
 
@@ -92,12 +95,12 @@ def start_of_segment(
     last = tl.minimum(first + segment_length, L) - 1
     for back in range(0, last + 1 - first, UNROLL):
         k = first + (last - first - back) // UNROLL * UNROLL
-        step_k = split_tokens(steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)[1], UNROLL)
+        step_k = split_tokens(steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)[1])
         d_y = read_tile(d_out, k, L, exists_d, UNROLL)
         if z is not None:
             gate = read_tile(z, k, L, exists_d, UNROLL)
             d_y *= gate * tl.sigmoid(gate)
-        d_y_k = split_tokens(d_y, UNROLL)
+        d_y_k = split_tokens(d_y)
         C_k = entries(C, k, L, exists_n, GROUP_C, UNROLL)
         mix_k = read(mix, k, L, exists_d, UNROLL) if mix is not None else d_y_k
         for j in tl.static_range(UNROLL - 1, -1, -1):
@@ -190,6 +193,7 @@ def backward(
     UNROLL-th, then, from the last group of tokens to the first, the ones between.
     """
     d, exists_d = program_channels(GROUP, BLOCK_D)
+    first_d = program_group(GROUP, BLOCK_D)
     n, exists_n = program_states(N)
     exists = exists_n & exists_d
     segment, batch = tl.program_id(1).to(POSITION), tl.program_id(2).to(tl.int64)
@@ -205,8 +209,8 @@ def backward(
     if mix is not None:
         mix = walk(mix, mix_strides, batch, d, L, REVERSE)
         d_mix = walk(d_mix, d_mix_strides, batch, d, L, REVERSE)
-    B = walk_matrix(B, B_strides, batch, d, n, exists, L, REVERSE, GROUP_B)
-    C = walk_matrix(C, C_strides, batch, d, n, exists, L, REVERSE, GROUP_C)
+    B = walk_matrix(B, B_strides, batch, first_d, d, n, exists, L, REVERSE, GROUP_B)
+    C = walk_matrix(C, C_strides, batch, first_d, d, n, exists, L, REVERSE, GROUP_C)
     skip, bias = load_parameter(D_skip, d, exists_d), load_parameter(delta_bias, d, exists_d)
     weights = WEIGHTS(load_A(A, d, n, exists, A_d, A_n), P)
     own_states = state_places(d, n, batch * tl.num_programs(1) + segment, D, N)
@@ -225,10 +229,10 @@ def backward(
     sum_D, sum_bias = tl.zeros(d.shape, tl.float32), tl.zeros(d.shape, tl.float32)
     first = segment * segment_length
     last = tl.minimum(first + segment_length, L) - 1
+    chunk_states += batch * tl.cdiv(L, CHUNK) * N * D
     for back in range(0, last + 1 - first, CHUNK):
         k0 = first + (last - first - back) // CHUNK * CHUNK
-        place = state_places(d, n, batch * tl.cdiv(L, CHUNK) + k0 // CHUNK, D, N)
-        h = tl.load(chunk_states + place, mask=exists, other=0.0)
+        h = tl.load(chunk_states + chunk_places(d, n, k0, L, D, N, CHUNK), mask=exists, other=0.0)
         past = h
         if TAPS == 2:
             past_places = state_places(d, n, batch, D, N)
@@ -239,9 +243,9 @@ def backward(
             pasts += (past,)
         groups = tl.cdiv(tl.minimum(CHUNK, last + 1 - k0), UNROLL)
         for group in range(1, groups):
-            k = k0 + (group - 1) * UNROLL
+            k = k0 | (group - 1) * UNROLL  # the sum, as in the forward pass
             u_k = read(u, k, L, exists_d, UNROLL)
-            step_k = split_tokens(steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)[1], UNROLL)
+            step_k = split_tokens(steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)[1])
             B_k = entries(B, k, L, exists_n, GROUP_B, UNROLL)
             mix_k = read(mix, k, L, exists_d, UNROLL) if mix is not None else u_k
             for j in tl.static_range(UNROLL):
@@ -255,10 +259,10 @@ def backward(
 
         for back_group in range(groups):
             group = groups - 1 - back_group
-            k = k0 + group * UNROLL  # its first token
+            k = k0 | group * UNROLL  # its first token
             u_tile = read_tile(u, k, L, exists_d, UNROLL)
             raw, step = steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)
-            u_k, step_k = split_tokens(u_tile, UNROLL), split_tokens(step, UNROLL)
+            u_k, step_k = split_tokens(u_tile), split_tokens(step)
             B_k = entries(B, k, L, exists_n, GROUP_B, UNROLL)
             C_k = entries(C, k, L, exists_n, GROUP_C, UNROLL)
             mix_k = read(mix, k, L, exists_d, UNROLL) if mix is not None else u_k
@@ -282,7 +286,7 @@ def backward(
                 write(d_z, k, L, exists_d, d_gate)
                 d_y *= gate * s
             sum_D += tl.sum(d_y * u_tile, 2)
-            d_y_k = split_tokens(d_y, UNROLL)
+            d_y_k = split_tokens(d_y)
 
             d_u_k, d_step_k, d_mix_k, d_B_k, d_C_k = (), (), (), (), ()  # from the last token to the first
             for j in tl.static_range(UNROLL - 1, -1, -1):

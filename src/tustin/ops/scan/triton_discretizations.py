@@ -270,8 +270,8 @@ class Functions(NamedTuple):
     P: tuple[float, ...] = ()
     taps: int = 1
     """How many samples it weighs; triton_pairs.py says what is different for two."""
-    tokens: tuple[int, int] = (4, 4)
-    """How many a program takes at once, forward and backward, so that all has room in its registers."""
+    crowded: bool = False
+    """Whether its forward pass wants all the registers that a thread can have."""
 
 
 _HOLD = Functions(_hold_weights, _hold_token, _hold_step, _hold_adjoint)
@@ -281,15 +281,15 @@ DISCRETIZATIONS = {
     "zoh": Functions(_zoh_weights, _zoh_token, _zoh_step, _zoh_adjoint),
     "foh": _HOLD._replace(P=(0.0, 1.0)),
     "bil": Functions(_bil_weights, _plain_token, _bil_step, _bil_adjoint),
-    "pol": _HOLD._replace(P=(1.0, 1 / 2), tokens=(2, 4)),
-    "hoh": _HOLD._replace(P=(1.0, 1.0, 1 / 2)),
-    "hoh3": _HOLD._replace(P=(1.0, 1.0, 1 / 2, 1 / 6), tokens=(2, 2)),
+    "pol": _HOLD._replace(P=(1.0, 1 / 2), crowded=True),
+    "hoh": _HOLD._replace(P=(1.0, 1.0, 1 / 2), crowded=True),
+    "hoh3": _HOLD._replace(P=(1.0, 1.0, 1 / 2, 1 / 6), crowded=True),
     "rk4": Functions(_rk4_weights, _rk4_token, _rk4_step, _rk4_adjoint),
     "rk4_raw": Functions(_rk4_raw_weights, _rk4_token, _rk4_raw_step, _rk4_raw_adjoint),
     "true_foh": Functions(
         *(pairs.true_foh_weights, pairs.true_foh_token, pairs.true_foh_step, pairs.true_foh_adjoint),
         taps=2,
-        tokens=(2, 2),
+        crowded=True,
     ),
     "true_bil": Functions(_bil_weights, pairs.true_bil_token, pairs.true_bil_step, pairs.true_bil_adjoint, taps=2),
     "exptrap": Functions(_mamba_weights, pairs.exptrap_token, pairs.exptrap_step, pairs.exptrap_adjoint, taps=2),

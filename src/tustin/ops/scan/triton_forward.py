@@ -25,11 +25,15 @@ import triton.language as tl
 
 from .triton_tokens import (
     NOT_SPECIALIZED,
+    chunk_places,
     entries,
+    entries_of,
+    entry_pairs,
     join_tokens,
     load_A,
     load_parameter,
     program_channels,
+    program_group,
     program_states,
     read,
     rule_step,
@@ -85,6 +89,7 @@ def end_of_segment(
     For a rule of two samples also the v with which it begins; the first of all is in `past_start` (batch, N, D).
     """
     d, exists_d = program_channels(GROUP, BLOCK_D)
+    first_d = program_group(GROUP, BLOCK_D)
     n, exists_n = program_states(N)
     exists = exists_n & exists_d
     segment, batch = tl.program_id(1).to(POSITION), tl.program_id(2).to(tl.int64)
@@ -93,7 +98,7 @@ def end_of_segment(
     delta = walk(delta, delta_strides, batch, d, L, REVERSE)
     if mix is not None:
         mix = walk(mix, mix_strides, batch, d, L, REVERSE)
-    B = walk_matrix(B, B_strides, batch, d, n, exists, L, REVERSE, GROUP_B)
+    B = walk_matrix(B, B_strides, batch, first_d, d, n, exists, L, REVERSE, GROUP_B)
     bias = load_parameter(delta_bias, d, exists_d)
     weights = WEIGHTS(load_A(A, d, n, exists, A_d, A_n), P)
 
@@ -107,7 +112,7 @@ def end_of_segment(
         tl.store(pasts + place, past, mask=exists)
     for k in range(first, tl.minimum(first + segment_length, L), UNROLL):
         u_k = read(u, k, L, exists_d, UNROLL)
-        step_k = split_tokens(steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)[1], UNROLL)
+        step_k = split_tokens(steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)[1])
         B_k = entries(B, k, L, exists_n, GROUP_B, UNROLL)
         mix_k = read(mix, k, L, exists_d, UNROLL) if mix is not None else u_k
         for j in tl.static_range(UNROLL):
@@ -210,6 +215,7 @@ def forward(
     are loaded at once, so that the memory is at work on all of them.
     """
     d, exists_d = program_channels(GROUP, BLOCK_D)
+    first_d = program_group(GROUP, BLOCK_D)
     n, exists_n = program_states(N)
     exists = exists_n & exists_d
     segment, batch = tl.program_id(1).to(POSITION), tl.program_id(2).to(tl.int64)
@@ -221,8 +227,8 @@ def forward(
         z = walk(z, z_strides, batch, d, L, REVERSE)
     if mix is not None:
         mix = walk(mix, mix_strides, batch, d, L, REVERSE)
-    B = walk_matrix(B, B_strides, batch, d, n, exists, L, REVERSE, GROUP_B)
-    C = walk_matrix(C, C_strides, batch, d, n, exists, L, REVERSE, GROUP_C)
+    B = walk_matrix(B, B_strides, batch, first_d, d, n, exists, L, REVERSE, GROUP_B)
+    C = walk_matrix(C, C_strides, batch, first_d, d, n, exists, L, REVERSE, GROUP_C)
     skip, bias = load_parameter(D_skip, d, exists_d), load_parameter(delta_bias, d, exists_d)
     weights = WEIGHTS(load_A(A, d, n, exists, A_d, A_n), P)
 
@@ -235,19 +241,24 @@ def forward(
         past = tl.load(past_start + own_states, mask=exists, other=0.0)
     first = segment * segment_length
     end = tl.minimum(first + segment_length, L)
+    if chunk_states is not None:
+        chunk_states += batch * tl.cdiv(L, CHUNK) * N * D
     for k0 in range(first, end, CHUNK):
         if chunk_states is not None:
-            place = state_places(d, n, batch * tl.cdiv(L, CHUNK) + k0 // CHUNK, D, N)
-            tl.store(chunk_states + place, h, mask=exists)
-        for k in range(k0, tl.minimum(k0 + CHUNK, end), UNROLL):
+            tl.store(chunk_states + chunk_places(d, n, k0, L, D, N, CHUNK), h, mask=exists)
+        for inside in range(0, tl.minimum(CHUNK, end - k0), UNROLL):
+            k = k0 | inside  # the sum; but of a sum the compiler keeps the product with every stride in a register
             u_k = read(u, k, L, exists_d, UNROLL)
-            step_k = split_tokens(steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)[1], UNROLL)
+            step_k = split_tokens(steps(delta, bias, k, L, exists_d, SOFTPLUS, UNROLL)[1])
             z_k = read(z, k, L, exists_d, UNROLL) if z is not None else u_k
-            B_k = entries(B, k, L, exists_n, GROUP_B, UNROLL)
-            C_k = entries(C, k, L, exists_n, GROUP_C, UNROLL)
+            B_pairs = entry_pairs(B, k, L, exists_n, GROUP_B, UNROLL)
+            C_pairs = entry_pairs(C, k, L, exists_n, GROUP_C, UNROLL)
             mix_k = read(mix, k, L, exists_d, UNROLL) if mix is not None else u_k
-            results = ()
+            B_k, C_k, results = (), (), ()
             for j in tl.static_range(UNROLL):
+                if j % 2 == 0:
+                    B_k += entries_of(B_pairs[j // 2], GROUP_B)
+                    C_k += entries_of(C_pairs[j // 2], GROUP_C)
                 token = rule_token(TOKEN, step_k[j], u_k[j], mix_k[j], mix is not None, P)
                 h = rule_step(STEP, token, weights, h, B_k[j], past, TAPS, P)[0]
                 if TAPS == 2:

@@ -1,10 +1,10 @@
 """What the kernels of the scan share: the channels and states of a program, and what its tokens bring.
 
 A program holds its states as (N, channels). What belongs to a channel is (1, channels), what belongs to a state (N, 1).
-Several tokens come and go together, as a tile with the tokens along a last dimension: so a warp loads, converts and
+Four tokens come and go together, as a tile with the tokens along a last dimension: so a warp loads, converts and
 stores every number once, and finds the softplus of every step once, before the threads exchange them.
 
-Tokens are counted in the type of L, in which the distance of any two of them fits too: where that is narrow, it saves
+Tokens are counted in the type of L, in which every distance within a sample fits too: where that is narrow, it saves
 registers and instructions.
 """
 
@@ -32,6 +32,12 @@ def program_channels(GROUP: tl.constexpr, BLOCK_D: tl.constexpr):
 
 
 @triton.jit
+def program_group(GROUP: tl.constexpr, BLOCK_D: tl.constexpr):
+    """The first channel of the group that this program works on."""
+    return tl.program_id(0) // ((GROUP + BLOCK_D - 1) // BLOCK_D) * GROUP
+
+
+@triton.jit
 def program_states(N: tl.constexpr):
     n = tl.arange(0, triton.next_power_of_2(N))[:, None]
     return n, n < N
@@ -41,6 +47,15 @@ def program_states(N: tl.constexpr):
 def state_places(d, n, index, D, N: tl.constexpr):
     """Where the states of this program are in number `index` of many (N, D)."""
     return index.to(tl.int64) * N * D + (n * D + d)
+
+
+@triton.jit
+def chunk_places(d, n, k, L, D, N: tl.constexpr, CHUNK: tl.constexpr):
+    """Where the states of this program before the chunk of token k are among those of the sample.
+
+    Not as state_places says it: its n·D + d would be known before the loops, and take registers until they end.
+    """
+    return (k // CHUNK * N + n) * D.to(L.dtype) + d
 
 
 @triton.jit
@@ -56,39 +71,38 @@ def load_parameter(data, d, exists):
     return tl.zeros(d.shape, tl.float32) if data is None else tl.load(data + d, mask=exists, other=0.0)
 
 
-# ── where tokens are: the places of token 0, and the distance from one to the next ──────────────────────────────────
+# ── where tokens are: where the sample begins, how far from there token 0 is, and from one token to the next ────────
+# The first is the same for the whole program, so it takes no register of a thread. The others count in the type of L.
 
 
 @triton.jit
 def walk(data, strides, batch, d, L, REVERSE: tl.constexpr):
     """Of one number per channel."""
-    first = data + batch * strides[0] + d.to(tl.int64) * strides[1]
-    return _directed(first, strides[2], L, REVERSE)
+    return _directed(data + batch * strides[0], d.to(L.dtype) * strides[1], strides[2], L, REVERSE)
 
 
 @triton.jit
-def walk_matrix(data, strides, batch, d, n, exists, L, REVERSE: tl.constexpr, GROUP: tl.constexpr):
-    """Of B or C; where it is constant (GROUP is 0), the matrix itself."""
+def walk_matrix(data, strides, batch, first_d, d, n, exists, L, REVERSE: tl.constexpr, GROUP: tl.constexpr):
+    """Of B or C for the channels from `first_d` on; where it is constant (GROUP is 0), the matrix itself."""
     if GROUP == 0:
         places = d.to(tl.int64) * strides[0] + n * strides[1]
-        return tl.load(data + places, mask=exists, other=0.0).to(tl.float32), 0
-    group = tl.min(d, 1, keep_dims=True) // GROUP
-    first = data + batch * strides[0] + group.to(tl.int64) * strides[1] + n.to(tl.int64) * strides[2]
-    return _directed(first, strides[3], L, REVERSE)
+        return tl.load(data + places, mask=exists, other=0.0).to(tl.float32), 0, 0
+    first = data + batch * strides[0] + (first_d // GROUP).to(tl.int64) * strides[1]
+    return _directed(first, n.to(L.dtype) * strides[2], strides[3], L, REVERSE)
 
 
 @triton.jit
 def walk_sums(data, n, L, N: tl.constexpr, REVERSE: tl.constexpr):
     """Of this program's part of (batch, blocks, L, N)."""
     block = tl.program_id(2).to(tl.int64) * tl.num_programs(0) + tl.program_id(0)
-    return _directed(data + block * L * N + n, N, L, REVERSE)
+    return _directed(data + block * L * N, n.to(L.dtype), N, L, REVERSE)
 
 
 @triton.jit
-def _directed(first, stride, L, REVERSE: tl.constexpr):
+def _directed(first, offset, stride, L, REVERSE: tl.constexpr):
     if REVERSE:
-        return first + (L - 1).to(tl.int64) * stride, -stride
-    return first, stride * 1
+        return first + (L - 1).to(tl.int64) * stride, offset, -stride
+    return first, offset, stride * 1
 
 
 @triton.jit
@@ -98,26 +112,23 @@ def are_tokens(k, L, T: tl.constexpr):
 
 
 @triton.jit
-def split_tokens(tile, T: tl.constexpr):
+def split_tokens(tile):
     """The tokens of a tile, one by one."""
-    if T == 2:
-        parts = tl.split(tile)
-    else:
-        even, odd = tl.split(tl.reshape(tile, tile.shape[0], tile.shape[1], 2, 2))
-        even, odd = tl.split(even), tl.split(odd)
-        parts = even[0], odd[0], even[1], odd[1]
-    return parts
+    early, late = pairs(tile)
+    return tl.split(early) + tl.split(late)
+
+
+@triton.jit
+def pairs(tile):
+    """The first two tokens of a tile, and the last two. No thread has got another's numbers yet."""
+    return tl.split(tl.permute(tl.reshape(tile, tile.shape[0], tile.shape[1], 2, 2), (0, 1, 3, 2)))
 
 
 @triton.jit
 def join_tokens(parts):
-    """The contrary, for four."""
-    if len(parts) == 2:
-        tile = tl.join(parts[0], parts[1])
-    else:
-        tile = tl.join(tl.join(parts[0], parts[2]), tl.join(parts[1], parts[3]))
-        tile = tl.reshape(tile, tile.shape[0], tile.shape[1], 4)
-    return tile
+    """A tile of four tokens."""
+    tile = tl.join(tl.join(parts[0], parts[2]), tl.join(parts[1], parts[3]))
+    return tl.reshape(tile, tile.shape[0], tile.shape[1], 4)
 
 
 @triton.jit
@@ -141,27 +152,38 @@ def chosen(values, index):
 @triton.jit
 def read_tile(places, k, L, exists, T: tl.constexpr):
     """Tokens k to k + T − 1 along a last dimension; zero beyond the last."""
-    first, step = places
+    first, offset, step = places
     j = tl.arange(0, T)[None, None, :].to(L.dtype)
     wanted = exists[:, :, None] & are_tokens(k, L, T)
-    return tl.load(first[:, :, None] + (k + j) * step, mask=wanted, other=0.0).to(tl.float32)
+    return tl.load(first + ((k + j) * step + offset[:, :, None]), mask=wanted, other=0.0).to(tl.float32)
 
 
 @triton.jit
 def read(places, k, L, exists, T: tl.constexpr):
     """The values of T tokens from k on, one by one; zero beyond the last. All are loaded at once."""
-    return split_tokens(read_tile(places, k, L, exists, T), T)
+    return split_tokens(read_tile(places, k, L, exists, T))
 
 
 @triton.jit
 def entries(places, k, L, exists, GROUP: tl.constexpr, T: tl.constexpr):
     """B or C of T tokens from k on."""
-    if GROUP == 0:
-        same = (places[0],)
-        for _ in tl.static_range(1, T):
-            same += (places[0],)
-        return same
-    return read(places, k, L, exists, T)
+    early, late = entry_pairs(places, k, L, exists, GROUP, T)
+    return entries_of(early, GROUP) + entries_of(late, GROUP)
+
+
+@triton.jit
+def entry_pairs(places, k, L, exists, GROUP: tl.constexpr, T: tl.constexpr):
+    """B or C of T tokens from k on, all loaded, but two at a time to be shown to every thread by `entries_of`.
+
+    What all threads know takes registers of each, so those who can wait for the second two should.
+    """
+    return (places[0], places[0]) if GROUP == 0 else pairs(read_tile(places, k, L, exists, T))
+
+
+@triton.jit
+def entries_of(pair, GROUP: tl.constexpr):
+    """One by one."""
+    return (pair, pair) if GROUP == 0 else tl.split(pair)
 
 
 @triton.jit
@@ -191,11 +213,11 @@ def _halved(parts):
 def sample_at(u, B, k, start, start_places, exists_d, exists_n, GROUP: tl.constexpr):
     """v = B·u of one token; before the first what is at `start`, or zero."""
     is_token = tl.full([1, 1], 0, k.dtype) + k >= 0
-    u_k = tl.load(u[0] + k * u[1], mask=exists_d & is_token, other=0.0).to(tl.float32)
+    u_k = tl.load(u[0] + (k * u[2] + u[1]), mask=exists_d & is_token, other=0.0).to(tl.float32)
     if GROUP == 0:
         v = tl.where(is_token, u_k * B[0], 0.0)
     else:
-        v = u_k * tl.load(B[0] + k * B[1], mask=exists_n & is_token, other=0.0).to(tl.float32)
+        v = u_k * tl.load(B[0] + (k * B[2] + B[1]), mask=exists_n & is_token, other=0.0).to(tl.float32)
     if start is not None:
         v += tl.load(start + start_places, mask=exists_n & exists_d & ~is_token, other=0.0)
     return v
@@ -223,8 +245,8 @@ def rule_step(STEP: tl.constexpr, token, weights, h, B, past, TAPS: tl.constexpr
 @triton.jit
 def write(places, k, L, exists, tile):
     """A tile with the tokens from k on."""
-    first, step = places
+    first, offset, step = places
     T: tl.constexpr = tile.shape[2]
     j = tl.arange(0, T)[None, None, :].to(L.dtype)
     wanted = exists[:, :, None] & are_tokens(k, L, T)
-    tl.store(first[:, :, None] + (k + j) * step, tile.to(first.dtype.element_ty), mask=wanted)
+    tl.store(first + ((k + j) * step + offset[:, :, None]), tile.to(first.dtype.element_ty), mask=wanted)
