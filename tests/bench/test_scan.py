@@ -89,6 +89,7 @@ def test_those_that_are_compared_are_called_in_the_same_laps():
         long = LONG in {getattr(member, "L", 0) for member in party.members}
         assert changes <= (2 * (1 + len(OPTIONS.discretizations)) if long else 7)
         assert party.turns == OPTIONS.rounds
+        assert len({scan.process_of(member, OPTIONS) for member in party.members}) == 1
 
 
 def test_slow_parties_take_fewer_turns_and_the_limits_need_no_company():

@@ -42,6 +42,7 @@ def page(tmp_path):
         (["bench", "scan", "--backends", "cuda"], ["--backends", "native"]),
         (["bench", "scan", "--json", "no/such/folder/x.json"], ["no/such/folder/x.json", "No such file"]),
         (["bench", "scan", "--json", "."], ["Is a directory"]),
+        (["bench", "scan", "--latex", "-"], ["--latex", "only --json can write to the standard output"]),
         (["bench", "scan", "--markdown", "missing.md"], ["missing.md", "No such file"]),
         (["bench", "scan", "surplus"], ["surplus"]),
     ],
@@ -166,7 +167,7 @@ def test_on_a_gpu_triton_runs_beside_mamba_ssm(measured, gpu, capsys, monkeypatc
 
 def test_a_backend_of_the_other_device_is_refused(measured, gpu, capsys):
     assert main(["bench", "scan", "--device", "cuda", "--backends", "native"]) == 2
-    assert "unknown backend on cuda 'native'; known: triton, mamba_ssm, reference" in capsys.readouterr().err
+    assert "unknown backend 'native'; known: triton, mamba_ssm, reference on cuda" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--device", "cuda"], ["--markdown", "docs/performance.md"]])

@@ -17,6 +17,7 @@ from tests.ops.tensor_kinds import UNUSABLE, USABLE, plain
 from tests.systems import FUSED, OPTIONAL, system
 from tests.tolerances import DERIVATIVES, SCAN, VALUES, assert_close
 from tustin import DISCRETIZATIONS, selective_scan
+from tustin.discretize import get_discretization
 
 TENSORS = ("u", "delta", "A", "B", "C", *OPTIONAL)
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -110,6 +111,9 @@ def _usable(chance: random.Random, batches: tuple[int, ...] = (0, 1, 1, 2, 3)) -
 def _odd(chance: random.Random) -> Case:
     """One value somewhere that is hardly a number."""
     case = _usable(chance)
+    for other, t in case.arguments.items():
+        if t._is_zerotensor():  # in the reference PyTorch multiplies it by an infinity, and gets zero
+            case.arguments[other] = plain(t)
     name, value = chance.choice(list(case.arguments)), chance.choice(ODD_VALUES)
     t = plain(case.arguments[name]).detach().contiguous()
     if t.numel():
@@ -122,6 +126,8 @@ def _odd(chance: random.Random) -> Case:
 def _wrong(chance: random.Random) -> Case:
     """One argument or option that must be refused."""
     case = _usable(chance, batches=(1, 2))
+    if get_discretization(case.options["discretization"]).name not in FUSED:  # of which "auto" warns first
+        return _wrong(chance)
     if chance.random() < 0.3:
         name, value, case.refusal = chance.choice(WRONG_OPTIONS)
         case.options[name] = value
@@ -132,15 +138,15 @@ def _wrong(chance: random.Random) -> Case:
             case.arguments[name] = value = change(plain(case.arguments[name]))
         except (RuntimeError, TypeError):  # there is no such tensor of this dtype or shape
             return _wrong(chance)
-        case.refusal = refusal.format(name=name)
+        case.refusal = refusal.format(name=name, tensor="a tensor or a number" if name == "mix" else "a tensor")
         case.options["backend"] = "auto"  # in the reference PyTorch itself meets it
     case.description += f", {name} {type(value).__name__}: {case.refusal}"
     return case
 
 
 WRONG_TENSORS: list[tuple[Callable[[Tensor], Any], str]] = [
-    (lambda t: t.tolist(), "{name} must be a tensor, got "),
-    (lambda t: t.numpy(), "{name} must be a tensor, got ndarray"),
+    (lambda t: t.tolist(), "{name} must be {tensor}, got "),
+    (lambda t: t.numpy(), "{name} must be {tensor}, got ndarray"),
     (lambda t: t.long(), "{name} is torch.int64; expected one of"),
     (lambda t: t.float() + 0j, "{name} is torch.complex"),
     (lambda t: t.to(torch.float8_e4m3fn), "{name} is torch.float8_e4m3fn; expected one of"),

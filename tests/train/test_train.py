@@ -252,3 +252,8 @@ def test_tensorboard_that_is_not_installed(tmp_path, monkeypatch):
 
 def test_every_recipe_has_a_description():
     assert all(recipes().values())
+
+
+def test_a_rate_that_the_optimizer_keeps_as_a_tensor(tmp_path):
+    summary = train(small(tmp_path, epochs=1, optim__name="adafactor", optim__base_lr=0.0))
+    assert isinstance(summary["last"]["lr"], float)

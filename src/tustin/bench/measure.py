@@ -89,8 +89,8 @@ class Plan:
     """None for as many as `fit`."""
     parties: Callable[[Mapping[Case, float], int], Sequence[Party]]
     """Who takes turns, given roughly how long a call of each case takes, and the number of rounds."""
-    fit: Callable[[Mapping[Case, float]], int] = lambda expected: 1
-    """How many rounds there is time for, given roughly that."""
+    fit: Callable[[Mapping[Case, float]], int] | None = None
+    """How many rounds there is time for, given roughly how long a call of each case takes."""
     refuse: Callable[[Case, Mapping[Case, float], Processes], str | None] = lambda case, known, processes: None
     """Why a case is left out, given what is known of those before it."""
     may_fail: Callable[[Case], bool] = lambda case: case.compiled
@@ -129,7 +129,11 @@ def measure(plan: Plan, report: Report) -> Measured:
     found = Measured({case: {} for case in plan.cases})
     with closing(Processes()) as processes:
         expected = _first_calls(plan, processes, found, report)
-        found.rounds = plan.rounds or plan.fit(expected)
+        if (rounds := plan.rounds) is None:
+            if plan.fit is None:
+                raise ValueError("rounds must be given: nothing says how many there is time for")
+            rounds = plan.fit(expected)
+        found.rounds = rounds
         found.processes = min(plan.processes, found.rounds)
         _in_turns(plan, plan.parties(expected, found.rounds), processes, found, report)
     return found

@@ -16,6 +16,7 @@ from . import machine, worker, workloads
 from .checks import LONG, Check, check_all
 from .machine import Limit, Rate
 from .measure import Party, Plan, Process, Processes, measure
+from .worker import Worker
 from .workloads import COMPILED, GPU_PEER, PEER, PEER_KEEPING, PEERS, Cell, peer_of
 
 FOCUS_BATCH, FOCUS_L = 8, 197
@@ -171,12 +172,12 @@ def run(options: Options, command: str, report: Report) -> Result:
         return (
             _impossible(case)
             or workloads.too_large(workloads.needed_bytes(case), case.device, usable=0.5)
-            or _too_slow(case, known, processes, patience.per_call(case.backend))
+            or _too_slow(case, known, processes[process_of(case, options)], patience.per_call(case.backend))
         )
 
     plan = Plan(
         cases=cells(options),
-        process=process_of,
+        process=lambda case: process_of(case, options),
         rounds=options.rounds,
         parties=lambda expected, rounds: parties(expected, rounds, options, patience),
         refuse=refuse,
@@ -189,9 +190,12 @@ def run(options: Options, command: str, report: Report) -> Result:
     return found.result("scan", command, options, facts, notes=notes)
 
 
-def process_of(case: Case) -> Process:
-    """One for each backend, because the heap that one leaves behind changes the speed of another."""
-    backend = case.backend if isinstance(case, Cell) else "machine"
+def process_of(case: Case, options: Options) -> Process:
+    """One for each backend, because the heap that one leaves behind changes the speed of another.
+
+    The limits of the machine are measured where the focus is, which they are compared with.
+    """
+    backend = (case if isinstance(case, Cell) else focus(options)).backend
     return Process(backend, tuple(workloads.ENVIRONMENTS.get(backend, {}).items()))
 
 
@@ -244,13 +248,13 @@ def _impossible(cell: Cell) -> str | None:
     return reason
 
 
-def _too_slow(cell: Cell, known: Mapping[Case, float], processes: Processes, allowed: float) -> str | None:
+def _too_slow(cell: Cell, known: Mapping[Case, float], timer: Worker, allowed: float) -> str | None:
     """Told by the longest shorter sequence that is known; if none is, by one short enough to try."""
     cells = (c for c in known if isinstance(c, Cell))
     shorter = {c: known[c] for c in cells if c.L < cell.L and replace(c, L=cell.L) == cell}
     if not shorter and cell.L > _SHORT:
         probe = replace(cell, L=_SHORT)
-        shorter = {probe: processes[process_of(probe)].ask(worker.first_calls, probe)[1]}
+        shorter = {probe: timer.ask(worker.first_calls, probe)[1]}
     if not shorter:
         return None
     nearest = max(shorter, key=lambda c: c.L)

@@ -62,11 +62,18 @@ def folder(text: str) -> Path:
 
 
 def output(text: str) -> Path:
-    """Where to write, "-" being the standard output. Found wanting now and not after minutes of measuring."""
+    """Where to write. Checked now and not after minutes of measuring."""
+    if text == "-":
+        raise argparse.ArgumentTypeError("only --json can write to the standard output")
     try:
-        return Path(text) if text == "-" else writable(Path(text))
+        return writable(Path(text))
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from error
+
+
+def json_output(text: str) -> Path:
+    """The same, or "-" for the standard output."""
+    return Path(text) if text == "-" else output(text)
 
 
 def marked(benchmark: str) -> Callable[[str], Path]:
@@ -133,7 +140,7 @@ def add_outputs(parser: argparse.ArgumentParser, benchmark: str, plot: bool) -> 
     def add(name: str, kind: Callable[[str], Path], text: str, **more: Any) -> None:
         group.add_argument(name, type=kind, metavar="FILE", help=text, **more)
 
-    add("--json", output, "write JSON to FILE, or to stdout instead of tables", nargs="?", const="-")
+    add("--json", json_output, "write JSON to FILE, or to stdout instead of tables", nargs="?", const="-")
     add("--markdown", marked(benchmark), "replace the tables between the two marks in FILE")
     add("--latex", output, "write the tables as LaTeX")
     if plot:
@@ -185,7 +192,7 @@ def scan_options(args: argparse.Namespace) -> Options:
     found = options(args, quickly, discretizations=rules, **usual)
     known = BACKENDS if found.device == "cpu" else GPU_BACKENDS
     if wrong := [name for name in found.backends if name not in known]:
-        raise UsageError(f"--backends: {unknown(f'backend on {found.device}', wrong[0], known)}")
+        raise UsageError(f"--backends: {unknown('backend', wrong[0], known)} on {found.device}")
     if args.levels and (found.device != "cpu" or args.markdown):
         raise ValueError("--levels works only on the CPU and without --markdown")
     backends = found.backends or (known[:2] if args.quick else known)

@@ -33,8 +33,8 @@ def check_overwritable(operator: str, name: str, tensor: Tensor) -> None:
     for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and step <= reach:
             raise ValueError(
-                f"{operator}: {name} is overwritten, but some of its elements share memory, as in an expanded tensor; "
-                "expected a tensor without such overlaps"
+                f"{operator}: {name} is overwritten, but some of its elements may share memory, as in an expanded "
+                "tensor; expected a tensor without such overlaps"
             )
         reach += (size - 1) * step
 

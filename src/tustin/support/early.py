@@ -1,7 +1,7 @@
-"""Ctrl-C from the first moment: importing this module, before all else, sees to it that it ends our command at once.
+"""Ctrl-C from the first moment: once this module is imported, Ctrl-C ends our command at once and without a message.
 
-Without a word, whatever the process is doing, for as long as nothing can be lost. Otherwise Ctrl-C while libraries are
-imported would be a traceback, or would get lost.
+It is imported before everything else, when nothing can be lost yet. Otherwise Ctrl-C while libraries are imported would
+be a traceback, or would get lost.
 """
 
 import os

@@ -152,7 +152,7 @@ class Trainer:
         record: dict[str, Any] = {
             "epoch": self.course.epochs_at(self.step),
             "updates": self.step,
-            "lr": self.optimizer.param_groups[-1]["lr"],
+            "lr": float(self.optimizer.param_groups[-1]["lr"]),  # which some optimizers keep as a tensor
             **self.tally.record(updates, updates * self.order.batch_size, self._mean),
         }
         if unstable := self._unstable():

@@ -127,7 +127,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
     if last in ("lr", "learning_rate"):
         same = [key for key in known if key.endswith("_lr")]
     else:
-        same = _named_like(last, inside if group else known)
+        same = _named_like(last, inside if group else known, exactly=bool(meant and not group))
     if not same and meant and not group:
         return f"unknown setting {name!r} (did you mean one of the group {meant[0]!r}: {', '.join(inside)}?)"
     if same:
@@ -135,10 +135,10 @@ def _unknown(name: str, known: Sequence[str]) -> str:
     return unknown("setting", name, known)
 
 
-def _named_like(last: str, known: Sequence[str]) -> list[str]:
+def _named_like(last: str, known: Sequence[str], exactly: bool) -> list[str]:
     """The settings whose last part is `last`, or else the one nearest to it."""
     lasts = {key: key.rpartition(".")[2] for key in known}
-    nearest = difflib.get_close_matches(last, lasts.values(), n=1)
+    nearest = [last] if exactly else difflib.get_close_matches(last, lasts.values(), n=1)
     return [key for key, end in lasts.items() if end in nearest]
 
 

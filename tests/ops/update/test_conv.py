@@ -104,5 +104,5 @@ def test_other_mistakes() -> None:
     with pytest.raises(TypeError, match="causal_conv_update: silu must be True or False, got 'silu'"):
         causal_conv_update(**x, state=torch.zeros(2, 5, 3), silu="silu")  # type: ignore[arg-type]
     for overlapping in (torch.zeros(1, 5, 3).expand(2, 5, 3), torch.zeros(2, 7).unfold(1, 3, 1)):
-        with pytest.raises(ValueError, match="state is overwritten, but some of its elements share memory, as in an"):
+        with pytest.raises(ValueError, match="state is overwritten, but some of its elements may share memory, as in"):
             causal_conv_update(**x, state=overlapping)

@@ -184,5 +184,5 @@ def test_other_mistakes() -> None:
     with pytest.raises(ValueError, match="unknown backend 'gpu'"):
         selective_state_update(state, **tokens, backend="gpu")
     for overlapping in (state[:1].expand_as(state), torch.zeros(99).as_strided(state.shape, (9, 1, 2))):
-        with pytest.raises(ValueError, match="state is overwritten, but some of its elements share memory, as in an"):
+        with pytest.raises(ValueError, match="state is overwritten, but some of its elements may share memory, as in"):
             selective_state_update(overlapping, **tokens)

@@ -108,7 +108,8 @@ def scan(tensors: Tensors, options: Options, dtype: torch.dtype) -> tuple[Tensor
     if others := {name: _converted(t, dtype) for name, t in small if t is not None and t.dtype != dtype}:
         tensors = tensors._replace(**others)
     keep_states = torch.is_grad_enabled() and True in [t.requires_grad for t in tensors if t is not None]
-    keep_states = keep_states or torch._C._is_tracing()  # whose check computes without gradients what it has recorded
+    if not torch.compiler.is_compiling():  # before PyTorch 2.15 the compiler cannot ask what follows
+        keep_states = keep_states or torch._C._is_tracing()  # whose check computes again, but without gradients
     out, last_state, _ = _scan(*tensors, *options, keep_states)
     return out, last_state
 

@@ -233,9 +233,10 @@ def _strides(*tensors: Tensor | None) -> list[tuple[int, ...]]:
 
 
 def _how(options: Options, work: _Work, *tensors: Tensor | None) -> dict[str, Any]:
-    """What else a kernel is compiled for; POSITION counts tokens, and reaches all of a sample in each of these tensors.
+    """What else a kernel is compiled for.
 
-    And all the states that are kept of it.
+    POSITION is the type that counts tokens. It holds every offset within a sample, of these tensors and of the states
+    that are kept.
     """
     reach = max(sum(abs(t.stride(i)) * t.shape[i] for i in (-2, -1)) for t in tensors if t is not None)
     reach = max(reach, _parts(work.L, CHUNK) * work.N * work.D)
@@ -259,7 +260,8 @@ def _registers(u: Tensor, options: Options, work: _Work) -> dict[str, Any]:
     Left alone, it makes room for more warps, and spills a few registers to get there.
     """
     nvidia = u.is_meta or (u.is_cuda and torch.version.hip is None)
-    crowded = DISCRETIZATIONS[options.discretization].crowded and work.segments == 1
+    fits = work.constants()["num_warps"] * 32 * 255 <= 65536  # the registers of a processor
+    crowded = DISCRETIZATIONS[options.discretization].crowded and work.segments == 1 and fits
     return {"maxnreg": 255} if crowded and nvidia else {}
 
 
