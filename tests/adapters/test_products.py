@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 import tustin
 from tests.adapters.language_models import built, each_model, logits, mamba, tokens
@@ -61,6 +62,9 @@ def test_where_it_is_left_alone(taken: list[str]) -> None:
     with torch.no_grad():
         with torch.autocast("cpu", torch.bfloat16):
             model(tokens())
+        with FlopCounterMode(display=False) as counter:
+            model(tokens())
+        assert counter.get_total_flops() > 0
         model(tokens(1, 1))
     assert taken == []
     with torch.no_grad():

@@ -33,8 +33,10 @@ def with_fast_products(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _can(hidden: Tensor) -> bool:
-    """Whether it is more than one token, and nobody traces or wants gradients."""
+    """Whether it is more than one token, and nobody traces, wants gradients or counts PyTorch's own operators."""
     if torch.compiler.is_compiling() or torch._C._is_tracing() or torch.is_grad_enabled():
+        return False
+    if torch._C._len_torch_dispatch_stack() > 0:
         return False
     return hidden.shape[1] > 1 and not torch.is_autocast_enabled("cpu") and onednn_is_faster()
 
