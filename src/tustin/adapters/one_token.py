@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from ..discretize import Discretization
 from ..ops.dispatch import choose
 from ..ops.operators import observed
+from ..ops.products import are_plain
 from ..ops.update import native
-from .products import are_plain
 
 _CPU = torch.device("cpu")
 _FEW = 4

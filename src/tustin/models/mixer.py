@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..discretize import get_discretization
 from ..ops.conv import causal_conv
+from ..ops.products import apply_linear, linear
 from ..ops.rowwise import beside, gated_mean
 from ..ops.scan import selective_scan
 from ..support.names import unknown
@@ -90,8 +91,7 @@ class Mixer(nn.Module):
         del arguments
         y = gated_mean(forward, backward, to_gate(tokens), backend=beside(self.backend))
         del forward, backward
-        out: Tensor = self.out_proj(y)
-        return out
+        return apply_linear(self.out_proj, y)
 
     def _scan(self, arguments: dict[str, Any]) -> Tensor:
         if not self.state:
@@ -113,9 +113,9 @@ class Mixer(nn.Module):
         u = causal_conv(x, taps, conv1d.bias, reverse=reverse, backend=self.backend)
         if not self.state:
             return {"u": u, "D": D}
-        dt, B, C = x_proj(u.transpose(1, 2)).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
+        dt, B, C = apply_linear(x_proj, u.transpose(1, 2)).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
         plain = type(dt_proj) is nn.Linear  # of which the bias is added inside the scan, in float32
-        delta = (F.linear(dt, dt_proj.weight) if plain else dt_proj(dt)).transpose(1, 2)
+        delta = (linear(dt, dt_proj.weight) if plain else dt_proj(dt)).transpose(1, 2)
         delta_bias: Tensor | None = dt_proj.bias if plain else None
         if self.delta_scale != 1:
             steps = _wide(delta) if delta_bias is None else _wide(delta) + _wide(delta_bias)[:, None]
@@ -170,7 +170,7 @@ def _halves(layer: nn.Module) -> tuple[Callable[[Tensor], Tensor], Callable[[Ten
     """
     if type(layer) is nn.Linear:
         first, second = layer.weight.chunk(2)
-        return lambda tokens: F.linear(tokens, first), lambda tokens: F.linear(tokens, second)
+        return lambda tokens: linear(tokens, first), lambda tokens: linear(tokens, second)
     outputs: list[Tensor] = []
 
     def half(number: int) -> Callable[[Tensor], Tensor]:

@@ -1,0 +1,99 @@
+"""Linear layers on AMD's CPUs: by oneDNN, where PyTorch would take MKL.
+
+MKL multiplies float32 matrices at half the speed of such a CPU with AVX-512, or less. PyTorch contains oneDNN as well,
+which uses all of it, but takes it for float32 only when it compiles a model.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..support.transforms import transformed
+from .operators import needs_gradient_of
+
+_WORTH_IT = 1 << 20
+"""Multiplications from which on oneDNN is faster: it takes ten microseconds to begin."""
+
+
+def apply_linear(layer: nn.Module, x: Tensor) -> Tensor:
+    """layer(x); by `linear` if it is a linear layer as PyTorch made it, and nobody has put a hook around it."""
+    if type(layer) is nn.Linear and not _hooked(layer):
+        return linear(x, layer.weight, layer.bias)
+    out: Tensor = layer(x)
+    return out
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`F.linear`, forwards and backwards by whichever library is faster on this CPU."""
+    if not _watched() and onednn_is_faster() and x.numel() * len(weight) >= _WORTH_IT and are_plain(x, weight, bias):
+        out: Tensor = _Linear.apply(x, weight, bias)
+        return out
+    return F.linear(x, weight, bias)
+
+
+class _Linear(torch.autograd.Function):
+    """x W' + b. The gradients are such products themselves, so they have gradients too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        d_out = gradients[0]
+        rows, d_rows = x.reshape(-1, x.shape[-1]), d_out.reshape(-1, len(weight))  # (M, K), (M, N)
+        need_x, need_weight, need_bias = ctx.needs_input_grad
+        return (
+            linear(d_out, weight.t()) if need_x else None,
+            _weight_gradient(rows, d_rows) if need_weight else None,
+            d_rows.sum(0) if need_bias else None,
+        )
+
+
+def _weight_gradient(x: Tensor, d_out: Tensor) -> Tensor:
+    """d_out' x. oneDNN copies the first factor into rows, so that is the smaller one; the other must have no gaps."""
+    if x.shape[1] < d_out.shape[1]:
+        return linear(x.t(), d_out.contiguous().t()).t()
+    return linear(d_out.t(), x.contiguous().t())
+
+
+def _hooked(layer: nn.Module) -> bool:
+    """Whether calling it does more than its forward pass. Asked in private: PyTorch has no public question."""
+    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks)
+
+
+def _watched() -> bool:
+    """Whether somebody traces, transforms, converts or counts PyTorch's own operators."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._is_tracing()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or transformed()
+        or torch.is_autocast_enabled("cpu")
+    )
+
+
+def are_plain(*tensors: Tensor | None) -> bool:
+    """Whether all that are given are float32 on the CPU, and their memory holds their values."""
+    plain = all(t is None or (t.dtype is torch.float32 and t.is_cpu) for t in tensors)
+    return plain and needs_gradient_of(tensors) is not None
+
+
+@functools.cache
+def onednn_is_faster() -> bool:
+    """On CPUs of AMD with AVX-512, where PyTorch holds both libraries; on Intel's both are as fast."""
+    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
+        return False
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    cpuinfo = Path("/proc/cpuinfo")
+    return cpuinfo.exists() and "AuthenticAMD" in cpuinfo.read_text()
