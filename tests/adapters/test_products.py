@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -10,24 +9,21 @@ import tustin
 from tests.adapters.language_models import built, each_model, logits, mamba, tokens
 from tests.ops.test_products import needs_onednn, taken  # noqa: F401  # a fixture
 from tests.tolerances import assert_close
-from tustin.adapters import products
 
 
 @needs_onednn
 @each_model
-def test_prompts(build: Callable[..., torch.nn.Module], taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
+def test_prompts(build: Callable[..., torch.nn.Module], taken: list[str]) -> None:  # noqa: F811
     model, own = tustin.adapt(built(build)), built(build)
     with torch.inference_mode():
         got = logits(model, tokens())
     assert taken
     assert_close(got, logits(own, tokens()), {torch.float32: 1e-4})
+    assert_close(logits(model, tokens()), got, {torch.float32: 1e-4})  # with gradients
 
 
-def test_where_it_is_left_alone(taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
+def test_where_it_is_left_alone(taken: list[str]) -> None:  # noqa: F811
     model = tustin.adapt(built(mamba))
-    model(tokens())  # with gradients
     with torch.no_grad():
         with torch.autocast("cpu", torch.bfloat16):
             model(tokens())
