@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tustin.compat.rule import rule
+from tustin.ops.products import apply_linear, linear
 from tustin.ops.rowwise import gated_mean
 from tustin.ops.scan import selective_scan
 from tustin.ops.update import causal_conv_update
@@ -114,13 +115,13 @@ class Mamba(nn.Module):
             y = self._two_directions(x, z)
         else:
             y = _output(self._scan_arguments(x) | {"z": z.transpose(1, 2)})
-        return self._scaled(self.out_proj(y))
+        return self._scaled(apply_linear(self.out_proj, y))
 
     def _halves(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
         """x and the gate, (batch, L, d_inner) each: two products, so that their gradients need no joining."""
         weights = self.in_proj.weight.chunk(2)
         biases = (None, None) if self.in_proj.bias is None else self.in_proj.bias.chunk(2)
-        x, z = (F.linear(hidden_states, weight, bias) for weight, bias in zip(weights, biases, strict=True))
+        x, z = (linear(hidden_states, weight, bias) for weight, bias in zip(weights, biases, strict=True))
         return x, z
 
     def _two_directions(self, x: Tensor, z: Tensor) -> Tensor:
@@ -162,7 +163,7 @@ class Mamba(nn.Module):
         conv_state.copy_(F.pad(x.transpose(1, 2), (self.d_conv - x.shape[1], 0)))  # cuts, where there are more
         y, last_state = selective_scan(**self._scan_arguments(x), z=z.transpose(1, 2), return_last_state=True)
         ssm_state.copy_(last_state)
-        return self._scaled(self.out_proj(y.transpose(1, 2)))
+        return self._scaled(apply_linear(self.out_proj, y.transpose(1, 2)))
 
     def step(self, hidden_states: Tensor, conv_state: Tensor, ssm_state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """One token, (batch, 1, d); the states, (batch, d_inner, d_conv) and (batch, d_inner, N), change in place."""
@@ -172,7 +173,7 @@ class Mamba(nn.Module):
         x, z = self._halves(hidden_states[:, 0])
         x = causal_conv_update(x, conv_state, self.conv1d.weight.squeeze(1), self.conv1d.bias)
         dt, B, C = self.x_proj(x).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
-        dt = F.linear(dt, self.dt_proj.weight)
+        dt = linear(dt, self.dt_proj.weight)
         y = selective_state_update(
             ssm_state, x, dt, _A(self.A_log), B, C, self.D, z, self.dt_proj.bias, dt_softplus=True
         )

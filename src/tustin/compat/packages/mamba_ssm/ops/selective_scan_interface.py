@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from tustin.compat.rule import rule
 from tustin.ops.conv import causal_conv
+from tustin.ops.products import linear
 from tustin.ops.rowwise import rms_norm
 from tustin.ops.scan import selective_scan
 
@@ -80,8 +80,8 @@ def scan_arguments(
     """
     u = causal_conv(x, conv1d_weight.squeeze(1), conv1d_bias, reverse=reverse)
     rank, N = delta_proj_weight.shape[1], A.shape[-1]
-    projected = F.linear(u.transpose(1, 2), x_proj_weight)  # (batch, L, rank + 2N)
-    delta = F.linear(projected[..., :rank], delta_proj_weight)
+    projected = linear(u.transpose(1, 2), x_proj_weight)  # (batch, L, rank + 2N)
+    delta = linear(projected[..., :rank], delta_proj_weight)
     B_norm, C_norm, delta_norm = norms
     return {
         "u": u,
@@ -134,7 +134,7 @@ def mamba_inner_fn(
     projections = conv1d_weight, conv1d_bias, x_proj_weight, delta_proj_weight
     biases = delta_bias, B_proj_bias, C_proj_bias
     arguments = scan_arguments(x, *projections, A, B, C, D, *biases, delta_softplus, norms, b_c_dt_rms_eps)
-    return F.linear(_output(arguments, z).transpose(1, 2), out_proj_weight, out_proj_bias)
+    return linear(_output(arguments, z).transpose(1, 2), out_proj_weight, out_proj_bias)
 
 
 def mamba_inner_fn_no_out_proj(
@@ -186,7 +186,7 @@ def bimamba_inner_fn(
     biases = delta_bias, B_proj_bias, C_proj_bias
     arguments = scan_arguments(x, *projections, A, B, C, D, *biases, delta_softplus)
     y = _output(arguments, z) + _output({**arguments, "A": A_b, "reverse": True}, z)
-    return F.linear(y.transpose(1, 2), out_proj_weight, out_proj_bias)
+    return linear(y.transpose(1, 2), out_proj_weight, out_proj_bias)
 
 
 def _output(arguments: dict[str, Any], z: Tensor) -> Tensor:
