@@ -84,7 +84,7 @@ def test_a_mixer_repeats_bit_for_bit(taken: list[str]) -> None:
 
 @needs_onednn
 @pytest.mark.filterwarnings("ignore:.torch.jit:FutureWarning", "ignore:.torch.jit:DeprecationWarning")
-def test_where_it_is_left_alone(taken: list[str]) -> None:
+def test_where_it_is_left_alone(taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     x, layer = torch.randn(4, 5), nn.Linear(5, 3)
     with torch.autocast("cpu", torch.bfloat16):
         assert products.linear(x, layer.weight).dtype is torch.bfloat16
@@ -97,6 +97,9 @@ def test_where_it_is_left_alone(taken: list[str]) -> None:
     torch.jit.trace(lambda *given: products.linear(*given), (x, layer.weight.detach()), check_trace=False)
     products.linear(x.double(), layer.weight.double())
     products.linear(x[:0], layer.weight)
+    products.linear(x, layer.weight[0])
+    monkeypatch.setattr(torch._C, "_get_mkldnn_enabled", lambda: False)
+    products.linear(x, layer.weight)
     assert taken == []
 
 

@@ -31,7 +31,7 @@ def apply_linear(layer: nn.Module, x: Tensor) -> Tensor:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`F.linear`, forwards and backwards by whichever library is faster on this CPU."""
-    if may_be_faster() and x.numel() * len(weight) >= _WORTH_IT and are_plain(x, weight, bias):
+    if may_be_faster() and weight.ndim == 2 and x.numel() * len(weight) >= _WORTH_IT and are_plain(x, weight, bias):
         out: Tensor = _Linear.apply(x, weight, bias)
         return out
     return F.linear(x, weight, bias)
@@ -72,17 +72,18 @@ def _hooked(layer: nn.Module) -> bool:
 
 
 def may_be_faster() -> bool:
-    """Whether `linear` may take oneDNN: on such a CPU, while nobody traces, transforms or counts operators."""
-    return (
-        not (
-            torch.compiler.is_compiling()
-            or torch._C._is_tracing()
-            or torch._C._len_torch_dispatch_stack() > 0
-            or transformed()
-            or torch.is_autocast_enabled("cpu")
-        )
-        and onednn_is_faster()
+    """Whether `linear` may take oneDNN: on such a CPU, while nobody traces, transforms or counts operators.
+
+    `torch.backends.mkldnn.flags(enabled=False)` turns it off.
+    """
+    watched = (
+        torch.compiler.is_compiling()
+        or torch._C._is_tracing()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or transformed()
+        or torch.is_autocast_enabled("cpu")
     )
+    return not watched and onednn_is_faster() and torch._C._get_mkldnn_enabled()
 
 
 def are_plain(*tensors: Tensor | None) -> bool:
