@@ -51,7 +51,7 @@ def results_table(analysis: Analysis) -> Table:
         "Results",
         tuple(header),
         rows,
-        f"{over} Metrics are those of the {best.title} on the held-out data, for every rule alike.",
+        f"{over} Metrics are those of the {best.title} of each run, on the held-out data.",
     )
 
 
