@@ -116,7 +116,7 @@ def finer_text(folder: Path) -> str:
     files = {path.stem.rpartition("-"): json.loads(path.read_text()) for path in folder.glob("finer/*.json")}
     found = {(name, int(seed)): told["ways"] for (name, _, seed), told in sorted(files.items())}
     (samples,) = {told["samples"] for told in files.values()}
-    return as_markdown(finer_table(read_study(folder), found, ways(), samples), level=3).strip()
+    return as_markdown(finer_table(read_study(folder), found, ways(), samples), level=0).strip()
 
 
 @pytest.mark.parametrize(("page", "name"), blocks(), ids=lambda value: getattr(value, "name", value))

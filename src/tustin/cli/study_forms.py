@@ -122,7 +122,7 @@ def finer(args: argparse.Namespace) -> None:
         raise FileNotFoundError(f"no run in {str(folder)!r} has kept its best model: runs/METHOD-SEED/best.safetensors")
     table = study_finer.finer_table(study, found, chosen, args.samples)
     if args.into:
-        report.write_into(args.into, folder, as_markdown(table, level=3), study_finer.FOLDER)
+        report.write_into(args.into, folder, as_markdown(table, level=0), study_finer.FOLDER)
     if args.json:
         print_json(study_finer.facts(found, chosen))
     else:

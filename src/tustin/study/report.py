@@ -71,7 +71,7 @@ def published(study: Study) -> str:
     parts = [escape_markdown(" ".join(headline(analysis))) + "\n"]
     parts += ["\n".join(f"- {escape_markdown(s)}" for s in limits(analysis)) + "\n"] if limits(analysis) else []
     tables = [results_table(analysis), *([significance_table(analysis)] if analysis.comparisons else [])]
-    return "\n".join([*parts, *(as_markdown(table, level=3) for table in tables)])
+    return "\n".join([*parts, *(as_markdown(table, level=4) for table in tables)])
 
 
 def print_tables(console: Console, analysis: Analysis) -> None:
