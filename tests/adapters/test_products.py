@@ -19,7 +19,18 @@ def test_prompts(build: Callable[..., torch.nn.Module], taken: list[str]) -> Non
         got = logits(model, tokens())
     assert taken
     assert_close(got, logits(own, tokens()), {torch.float32: 1e-4})
-    assert_close(logits(model, tokens()), got, {torch.float32: 1e-4})  # with gradients
+
+
+@needs_onednn
+@each_model
+def test_training(build: Callable[..., torch.nn.Module], taken: list[str]) -> None:  # noqa: F811
+    model, own = tustin.adapt(built(build)), built(build)
+    for each in (model, own):
+        each(tokens()).logits.square().sum().backward()
+    assert len(taken) > 9
+    for (name, got), expected in zip(model.named_parameters(), own.parameters(), strict=True):
+        if expected.grad is not None:
+            assert_close(got.grad, expected.grad, {torch.float32: 1e-3}, name)
 
 
 def test_where_it_is_left_alone(taken: list[str]) -> None:  # noqa: F811

@@ -68,6 +68,39 @@ def test_gradients_only_of_what_needs_them(taken: list[str]) -> None:
 
 
 @needs_onednn
+def test_only_what_a_gradient_needs_is_kept(taken: list[str]) -> None:
+    """So what it does not need may be overwritten."""
+    x, weight = torch.randn(9, 5, requires_grad=True), torch.randn(3, 5)
+    h = x * 1
+    out = products.linear(h, weight)
+    h.add_(1)
+    out.sum().backward()
+    assert_close(x.grad, weight.sum(0).expand(9, 5), {torch.float32: 1e-5})
+    h, trained = torch.randn(9, 5), torch.randn(3, 5, requires_grad=True)
+    out = products.linear(h, trained)
+    with torch.no_grad():
+        trained.add_(1)
+    out.sum().backward()
+    assert_close(trained.grad, h.sum(0).expand(3, 5), {torch.float32: 1e-5})
+    assert len(taken) == 4
+
+
+@needs_onednn
+def test_what_onednn_misreads_or_refuses_is_left_to_pytorch(taken: list[str]) -> None:
+    x, weight = torch.randn(9, 5), torch.randn(4, 5)
+    biases = torch.randn(8)[::2], torch.randn(1).expand(4), torch.randn(4, 3)[:, 1], torch.randn(1), torch.randn(9, 4)
+    for bias in biases:
+        assert torch.equal(products.linear(x, weight, bias), F.linear(x, weight, bias))
+    for odd in (torch.randn(9).as_strided((4, 5), (1, 1)), torch.randn(4, 1).expand(4, 5), torch.randn(4, 10)[:, ::2]):
+        assert torch.equal(products.linear(x, odd), F.linear(x, odd))
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        products.linear(x, weight.t())
+    assert taken == []
+    products.linear(input=x, weight=weight, bias=torch.randn(4))
+    assert len(taken) == 1
+
+
+@needs_onednn
 def test_a_mixer_repeats_bit_for_bit(taken: list[str]) -> None:
     torch.manual_seed(0)
     mixer, x = Mixer(32, d_state=4), torch.randn(4, 17, 32)
@@ -89,6 +122,8 @@ def test_where_it_is_left_alone(taken: list[str], monkeypatch: pytest.MonkeyPatc
     with torch.autocast("cpu", torch.bfloat16):
         assert products.linear(x, layer.weight).dtype is torch.bfloat16
     with FlopCounterMode(display=False) as counter:
+        products.linear(x, layer.weight)
+    with torch.overrides.BaseTorchFunctionMode():
         products.linear(x, layer.weight)
     assert counter.get_total_flops() == 2 * 4 * 5 * 3
     torch.func.vmap(products.linear, (0, None))(x, layer.weight)
@@ -129,10 +164,16 @@ def test_hooks_are_called(taken: list[str]) -> None:
         handle.remove()
     products.apply_linear(layer, x)
     assert len(taken) == 2
+    with nn.modules.module.register_module_forward_hook(lambda *_: seen.append("everywhere")):
+        products.apply_linear(layer, x)
+    layer.forward = lambda x: x  # as accelerate does
+    assert products.apply_linear(layer, x) is x
     assert products.apply_linear(nn.Identity(), x) is x
+    assert len(taken) == 2
+    assert seen[3:] == ["everywhere"]
 
 
-@pytest.mark.parametrize("missing", ["AuthenticAMD", "AVX512", "mkldnn", "mkl"])
+@pytest.mark.parametrize("missing", ["nothing", "AuthenticAMD", "AVX512", "mkldnn", "mkl"])
 def test_it_is_for_amd_with_avx_512(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "vendor_id : AuthenticAMD"
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: missing != "mkl")
@@ -140,4 +181,5 @@ def test_it_is_for_amd_with_avx_512(missing: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2" if missing == "AVX512" else "AVX512")
     monkeypatch.setattr(products.Path, "exists", lambda path: True)
     monkeypatch.setattr(products.Path, "read_text", lambda path: text.replace(missing, "GenuineIntel"))
-    assert not products.onednn_is_faster.__wrapped__()
+    known = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    assert products.onednn_is_faster.__wrapped__() == (missing == "nothing" and known)

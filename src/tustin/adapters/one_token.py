@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..discretize import Discretization
 from ..ops.dispatch import choose
 from ..ops.operators import observed
-from ..ops.products import are_plain
+from ..ops.products import are_plain, has_hooks
 from ..ops.update import native
 
 _CPU = torch.device("cpu")
@@ -91,15 +91,9 @@ def _one_token(mixer: Any, hidden: Tensor, conv_state: Tensor, state: Tensor, ru
 
 def _linear(layer: Any, x: Tensor) -> Tensor:
     """A linear layer of few rows by our kernel. One that is not plain computes for itself."""
-    if type(layer) is nn.Linear and len(x) <= _FEW and not _has_hooks(layer):
+    if type(layer) is nn.Linear and len(x) <= _FEW and not has_hooks(layer):
         weight, bias = layer.weight, layer.bias
         if are_plain(weight, bias) and weight.is_contiguous() and weight.shape[1] == x.shape[1]:
             return native.linear(x, weight, bias)
     out: Tensor = layer(x)
     return out
-
-
-def _has_hooks(layer: nn.Module) -> bool:
-    """Whether somebody wants to be asked or told when it is called; accelerate and others put a `forward` in it."""
-    own = layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer)
-    return bool(own) or torch.nn.modules.module._has_any_global_hook()

@@ -22,19 +22,19 @@ _WORTH_IT = 1 << 20
 
 
 def apply_linear(layer: nn.Module, x: Tensor) -> Tensor:
-    """layer(x); by `linear` if it is a linear layer as PyTorch made it, and nobody has put a hook around it."""
-    if type(layer) is nn.Linear and not _hooked(layer):
+    """layer(x); by `linear` if calling it would do nothing else."""
+    if may_be_faster() and type(layer) is nn.Linear and not has_hooks(layer):
         return linear(x, layer.weight, layer.bias)
     out: Tensor = layer(x)
     return out
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`F.linear`, forwards and backwards by whichever library is faster on this CPU."""
-    if may_be_faster() and weight.ndim == 2 and x.numel() * len(weight) >= _WORTH_IT and are_plain(x, weight, bias):
-        out: Tensor = _Linear.apply(x, weight, bias)
+    if may_be_faster() and _suit(input, weight, bias) and are_plain(input, weight, bias):
+        out: Tensor = _Linear.apply(input, weight, bias)
         return out
-    return F.linear(x, weight, bias)
+    return F.linear(input, weight, bias)
 
 
 class _Linear(torch.autograd.Function):
@@ -42,7 +42,8 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
+        need_x, need_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(x if need_weight else None, weight if need_x else None)
         out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
         return out
 
@@ -50,13 +51,16 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         d_out = gradients[0]
-        rows, d_rows = x.reshape(-1, x.shape[-1]), d_out.reshape(-1, len(weight))  # (M, K), (M, N)
-        need_x, need_weight, need_bias = ctx.needs_input_grad
         return (
-            linear(d_out, weight.t()) if need_x else None,
-            _weight_gradient(rows, d_rows) if need_weight else None,
-            d_rows.sum(0) if need_bias else None,
+            None if weight is None else linear(d_out, weight.t()),
+            None if x is None else _weight_gradient(_rows(x), _rows(d_out)),
+            _rows(d_out).sum(0) if ctx.needs_input_grad[2] else None,
         )
+
+
+def _rows(x: Tensor) -> Tensor:
+    """(…, K) → (M, K)."""
+    return x.reshape(-1, x.shape[-1])
 
 
 def _weight_gradient(x: Tensor, d_out: Tensor) -> Tensor:
@@ -66,13 +70,28 @@ def _weight_gradient(x: Tensor, d_out: Tensor) -> Tensor:
     return linear(d_out.t(), x.contiguous().t())
 
 
-def _hooked(layer: nn.Module) -> bool:
-    """Whether calling it does more than its forward pass. Asked in private: PyTorch has no public question."""
-    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks)
+def _suit(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether oneDNN takes them, and is faster. It checks no shape, and reads a bias as if it were contiguous."""
+    if weight.ndim != 2 or x.ndim == 0 or x.shape[-1] != weight.shape[1]:
+        return False
+    if not weight.is_contiguous() and not weight.t().is_contiguous():
+        return False
+    if bias is not None and (bias.shape != weight.shape[:1] or not bias.is_contiguous()):
+        return False
+    return x.numel() * len(weight) >= _WORTH_IT
+
+
+def has_hooks(layer: nn.Module) -> bool:
+    """Whether somebody wants to be asked or told when it is called; accelerate and others put a `forward` in it.
+
+    Asked in private: PyTorch has no public question.
+    """
+    own = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+    return bool(own or "forward" in vars(layer) or torch.nn.modules.module._has_any_global_hook())
 
 
 def may_be_faster() -> bool:
-    """Whether `linear` may take oneDNN: on such a CPU, while nobody traces, transforms or counts operators.
+    """Whether `linear` may take oneDNN: on such a CPU, while nobody traces, transforms or watches operators.
 
     `torch.backends.mkldnn.flags(enabled=False)` turns it off.
     """
@@ -80,6 +99,7 @@ def may_be_faster() -> bool:
         torch.compiler.is_compiling()
         or torch._C._is_tracing()
         or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._len_torch_function_stack() > 0
         or transformed()
         or torch.is_autocast_enabled("cpu")
     )
