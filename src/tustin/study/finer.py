@@ -155,7 +155,7 @@ def finer_table(
         rows,
         f"{metric.title[0].upper()}{metric.title[1:]}{f' ({metric.unit})' if metric.unit else ''} of the trained "
         f"models on {images} held-out images, with patches closer together: mean ± standard deviation over n seeds. "
-        "The models were not trained again. 1/2: half the stride, so about four times as many tokens. Δ·0.25: every "
+        "The models were not trained again. 1/2: half the stride, so up to four times as many tokens. Δ·0.25: every "
         "step multiplied by 0.25. Taps 2 apart: the convolution is dilated by 2.",
     )
 
