@@ -215,7 +215,12 @@ def _check_no_tangent(name: str, tensor: Tensor) -> None:
 
 
 def observed() -> bool:
-    """Whether something wants to see each operator: a tracer, a mode, a function transform, a profiler.
+    """Whether something wants to see each operator: a profiler, or what `watched` asks for."""
+    return watched() or torch._C._autograd._profiler_enabled()
+
+
+def watched() -> bool:
+    """Whether something reads, replaces or transforms each operator: a tracer, a mode, a function transform.
 
     Asked in private: PyTorch has no public question for any but the first two, and the second takes more calls.
     """
@@ -225,5 +230,4 @@ def observed() -> bool:
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._len_torch_function_stack() > 0
         or transformed()
-        or torch._C._autograd._profiler_enabled()
     )

@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..support.transforms import transformed
-from .operators import needs_gradient_of
+from .operators import needs_gradient_of, watched
 
 _WORTH_IT = 1 << 20
 """Multiplications from which on oneDNN is faster: it takes ten microseconds to begin."""
@@ -95,15 +94,9 @@ def may_be_faster() -> bool:
 
     `torch.backends.mkldnn.flags(enabled=False)` turns it off.
     """
-    watched = (
-        torch.compiler.is_compiling()
-        or torch._C._is_tracing()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._len_torch_function_stack() > 0
-        or transformed()
-        or torch.is_autocast_enabled("cpu")
-    )
-    return not watched and onednn_is_faster() and torch._C._get_mkldnn_enabled()
+    if watched() or torch.is_autocast_enabled("cpu"):
+        return False
+    return onednn_is_faster() and torch._C._get_mkldnn_enabled()
 
 
 def are_plain(*tensors: Tensor | None) -> bool:
